@@ -1,0 +1,187 @@
+"""One run, seen from the process that leads it: starts what is needed, follows the workers, ends and judges the run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, cast
+
+import gevent
+from gevent.event import AsyncResult, Event
+from reports.conclude import conclude
+from reports.run_folder import RunFolder
+
+from locustfiles import facts, preflight
+from locustfiles.measures import Totals, WorkerReport, merged_histograms, total
+from locustfiles.settings import Settings, default_run_dir
+from locustfiles.stack import Stack
+from reports.schema import LoadFacts, RunDocument, TimelineRow
+
+TICK_S = 1.0
+CHECKPOINT_EVERY_TICKS = 5
+SILENT_WORKER_S = 15.0  # workers report every second
+LAST_REPORTS_WITHIN_S = 10.0  # of the end of the drain
+RUNS = Path("runs")
+
+
+class Controller:
+    """A run from its folder to its verdict.
+
+    begin_drain(timeout_s): tells all workers to submit nothing more, and to abandon what is still outstanding after
+    timeout_s. stop_test(): stops Locust's test, which in turn calls ``finish``. show(previous, row, rss_bytes): tells a
+    person how far the run is. run_time_s: Locust's --run-time, after which a run is complete whatever its count.
+
+    Making one starts the run's processes. Raises PreflightError, RunFolderError and ProcessError.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        workers: int,
+        *,
+        begin_drain: Callable[[float], None],
+        stop_test: Callable[[], None],
+        show: Callable[[TimelineRow | None, TimelineRow, int | None], None] | None,
+        run_time_s: float | None,
+    ) -> None:
+        self._settings = settings
+        self._workers = workers
+        self._begin_drain = begin_drain
+        self._stop_test = stop_test
+        self._show = show
+        self._run_time_s = run_time_s
+        self._started_utc = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        preflight.check(settings)
+        default = default_run_dir(RUNS, self._started_utc, settings.run_name)
+        self.folder = RunFolder.create(Path(settings.run_dir) if settings.run_dir else default)
+        self._reports: dict[int, WorkerReport] = {}
+        self._cut_reason: str | None = None
+        self._hurry = Event()
+        self._ending = self._finishing = False
+        self._drained = Event()
+        self._document: AsyncResult[RunDocument] = AsyncResult()
+        self._started_s = time.monotonic()
+        self.folder.checkpoint(self._facts(None))
+        self._stack = Stack(settings, self.folder)
+        self._started_s = time.monotonic()  # the processes are up: from here on it counts
+        self._heard_s = dict.fromkeys(range(workers), self._started_s)
+        self._greenlet = gevent.spawn(self._follow)
+
+    @property
+    def document(self) -> RunDocument | None:
+        """The verdict; None until there is one."""
+        return self._document.value
+
+    def receive(self, report: WorkerReport) -> None:
+        """A worker's latest report; it replaces the one before."""
+        self._reports[report.worker] = report
+        self._heard_s[report.worker] = time.monotonic()
+
+    def _totals(self) -> Totals:
+        return total(self._reports.values())
+
+    def _follow(self) -> None:
+        """Once a second: a row of the timeline, a line for the user, and whether the run is over."""
+        previous: TimelineRow | None = None
+        ticks = 0
+        with self.folder.timeline_writer() as timeline:
+            while not self._drained.wait(max(0.0, self._started_s + ticks * TICK_S - time.monotonic())):
+                row = facts.timeline_row(self._totals(), time.monotonic(), time.time())
+                timeline.write(row)
+                if self._show is not None:
+                    last = self.folder.last_resource()
+                    self._show(previous, row, last.target_rss_bytes if last else None)
+                if ticks % CHECKPOINT_EVERY_TICKS == 0:
+                    self.folder.checkpoint(self._facts(None))
+                if not self._ending and self._over():
+                    self._ending = True
+                    gevent.spawn(self._stop_test)
+                previous = row
+                ticks += 1
+            timeline.write(facts.timeline_row(self._totals(), time.monotonic(), time.time()))
+
+    def _over(self) -> bool:
+        """Whether nothing more is to come; when that is before its time, the reason is kept."""
+        now_s = time.monotonic()
+        silent = [worker for worker, heard_s in self._heard_s.items() if now_s - heard_s > SILENT_WORKER_S]
+        self._cut_reason = (
+            next((report.fatal for report in self._reports.values() if report.fatal), None)
+            or self._stack.obituary()
+            or (f"Load worker {silent[0]} has said nothing for {SILENT_WORKER_S:.0f} s." if silent else None)
+        )
+        return self._cut_reason is not None or self._all_workers_finished()
+
+    def _all_workers_finished(self) -> bool:
+        return len(self._reports) == self._workers and all(report.finished for report in self._reports.values())
+
+    def finish(self) -> RunDocument:
+        """Drain, stop what was started, judge. A second call meanwhile ends the drain and waits for the first."""
+        if self._finishing:
+            self._hurry.set()
+            return cast(RunDocument, self._document.get())
+        self._finishing = self._ending = True
+        if self._cut_reason is None:
+            self._cut_reason = self._reason_of_stop()
+            self._drain(self._settings.drain_s)
+        else:  # something has died, and what is outstanding will not end
+            self._drain(0.0)
+        self._drained.set()
+        self._greenlet.join()
+        self._stack.stop()
+        document = conclude(self.folder, self._facts("complete" if self._cut_reason is None else "cut"))
+        self._document.set(document)
+        return document
+
+    def _reason_of_stop(self) -> str | None:
+        """Why a run that is being stopped is cut short; None when it has done what it was asked to do."""
+        elapsed_s = time.monotonic() - self._started_s
+        on_time = self._run_time_s is not None and elapsed_s >= self._run_time_s
+        if on_time or self._all_workers_finished():
+            return None
+        totals = self._totals()
+        return (
+            f"The run was stopped after {elapsed_s:.0f} s, when {totals.futures.submitted} of "
+            f"{self._settings.requests} futures had been submitted and {totals.outstanding} were outstanding."
+        )
+
+    def _drain(self, timeout_s: float) -> None:
+        """Wait until every worker has finished, timeout_s and a little at most; a second Ctrl-C ends the wait."""
+        self._begin_drain(timeout_s)
+        try:
+            self._wait_for_workers(timeout_s + LAST_REPORTS_WITHIN_S)
+        except KeyboardInterrupt:
+            self._hurry.set()
+        if self._hurry.is_set():
+            self._begin_drain(0.0)
+            self._hurry.clear()
+            self._wait_for_workers(LAST_REPORTS_WITHIN_S)
+
+    def _wait_for_workers(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not self._all_workers_finished() and time.monotonic() < deadline_s and not self._hurry.wait(0.1):
+            pass
+
+    def _facts(self, ended: Literal["complete", "cut"] | None) -> LoadFacts:
+        totals = self._totals()
+        return LoadFacts(
+            name=self._settings.run_name,
+            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            started_utc=self._started_utc,
+            started_monotonic_s=self._started_s,
+            duration_s=time.monotonic() - self._started_s,
+            workload=facts.workload(self._settings),
+            target=facts.target(self._settings),
+            engine=facts.engine(self._settings),
+            futures=totals.futures,
+            polls=totals.polls,
+            errors=totals.errors,
+            histograms=merged_histograms(self._reports.values()),
+            workers=[self._reports[worker].use for worker in sorted(self._reports)],
+            verification="shape" if self._settings.engine is None else "corpus",
+            ended=ended,
+            cut_reason=self._cut_reason,
+        )

@@ -1,0 +1,68 @@
+"""What the load knows of a run, in the run folder's terms. Pure: settings and totals in, rows and facts out."""
+
+from __future__ import annotations
+
+from locustfiles.measures import Totals
+from locustfiles.settings import Settings
+from reports.schema import EngineSettings, TargetSettings, TimelineRow, Workload
+
+
+def timeline_row(totals: Totals, monotonic_s: float, unix_s: float) -> TimelineRow:
+    return TimelineRow(
+        monotonic_s=monotonic_s,
+        unix_s=unix_s,
+        submitted=totals.futures.submitted,
+        delivered=totals.futures.delivered,
+        failed=totals.futures.failed,
+        lost=totals.futures.lost,
+        outstanding=totals.outstanding,
+        polls=totals.polls.total,
+        re_polls=totals.polls.re_polls,
+        re_polls_timeout=totals.re_polls_by_cause.get("timeout", 0),
+        re_polls_try_again=totals.re_polls_by_cause.get("try_again", 0),
+        re_polls_error=totals.re_polls_by_cause.get("error", 0),
+        delivered_bytes=totals.delivered_bytes,
+        load_cpu_s=totals.load_cpu_s,
+        load_lag_max_s=totals.lag_max_s,
+    )
+
+
+def workload(settings: Settings) -> Workload:
+    return Workload(
+        requests=settings.requests,
+        max_tokens=settings.max_tokens,
+        lengths=settings.lengths,
+        prompt_tokens=settings.prompt_tokens,
+        in_flight=settings.in_flight,
+        outstanding=settings.outstanding,
+        users=settings.users,
+        processes=settings.processes,
+        poll_preset=settings.poll_preset,
+        protocol="tinker",
+        arrivals="closed",
+        body_profile=settings.engine.body_profile if settings.engine else None,
+        seed=settings.seed,
+    )
+
+
+def target(settings: Settings) -> TargetSettings:
+    server = settings.server
+    if server is None:
+        return TargetSettings(url=settings.target_url)
+    return TargetSettings(
+        url=settings.target_url,
+        retrieved_ttl_s=server.retrieved_ttl_s,
+        completed_ttl_s=server.completed_ttl_s,
+        poll_hold_s=server.poll_hold_s,
+    )
+
+
+def engine(settings: Settings) -> EngineSettings | None:
+    if settings.engine is None:
+        return None
+    return EngineSettings(
+        url=settings.engine.url,
+        slots=settings.engine.slots,
+        service_time=settings.engine.service_time,
+        body_profile=settings.engine.body_profile,
+    )

@@ -1,0 +1,209 @@
+"""Locust's events, wired to a run: options, checks, start, drain, verdict and exit code.
+
+``install`` is called once by the locustfile. The process that leads the run (a single one, or the master) has a
+Controller; every process that has users has a WorkerRun. Master and workers talk in three messages: the assignment
+goes out with Locust's own spawn message, reports come in once a second, and the drain is told by a message of its own,
+because Locust's --stop-timeout loses what workers finish late.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import Any, cast
+
+import gevent
+import msgspec
+from locust import events
+from locust.env import Environment
+from locust.runners import MasterRunner, WorkerRunner
+from reports.run_folder import RunFolderError
+
+from locustfiles import preflight
+from locustfiles.controller import Controller
+from locustfiles.measures import WorkerReport
+from locustfiles.processes import ProcessError, die_with_parent
+from locustfiles.settings import Settings, SettingsError, add_arguments, settings_from
+from locustfiles.terminal import Progress, print_verdict
+from locustfiles.worker import WorkerRun, begin_run, current_run, current_run_or_none
+
+REPORT = "repoll_report"
+DRAIN = "repoll_drain"
+REPORT_EVERY_S = 1.0
+
+# 1 is what CI takes for "failed"; 2 is the convention for a mistake in the command line.
+EXIT_CODES = {"pass": 0, "fail": 1, "invalid": 3}
+EXIT_USAGE = 2
+
+_UserErrors = (SettingsError, preflight.PreflightError, ProcessError, RunFolderError)
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker has to know: the run's settings and, by Locust's client ids, who takes which share."""
+
+    settings: Settings
+    workers: list[str]
+
+
+class RunHooks:
+    """The listeners of one Locust process."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._runner = cast(Any, environment.runner)  # Locust does not type which kind it is
+        self._is_worker = isinstance(self._runner, WorkerRunner)
+        self._controller: Controller | None = None
+        preflight.raise_open_files_limit()
+        if self._is_worker:
+            _spare_worker_the_first_interrupt()
+            die_with_parent()
+            self._runner.register_message(DRAIN, self._on_drain, concurrent=True)
+        else:
+            self._check_options()
+            if isinstance(self._runner, MasterRunner):
+                self._runner.register_message(REPORT, self._on_report)
+        environment.events.test_start.add_listener(self._on_test_start)
+        environment.events.test_stopping.add_listener(self._on_test_stopping)
+        environment.events.quitting.add_listener(self._on_quitting)
+        environment.events.quit.add_listener(self._on_quit)
+
+    # Before the start
+
+    def _check_options(self) -> None:
+        """Refuse what can't be done before anything starts, and say how many users it takes if nobody said it."""
+        options = self._options
+        try:
+            settings = settings_from(options)
+            preflight.check(settings)
+        except _UserErrors as error:
+            print(f"locust: error: {error}", file=sys.stderr)
+            sys.exit(EXIT_USAGE)
+        if options.num_users is None:
+            options.num_users = settings.users
+        if options.spawn_rate is None:
+            options.spawn_rate = min(options.num_users, 100)
+        if options.headless:
+            options.only_summary = True  # the line of progress stands in for Locust's tables
+
+    @property
+    def _options(self) -> Any:
+        return self._environment.parsed_options
+
+    # The run
+
+    def _on_test_start(self, environment: Environment, **_: Any) -> None:
+        if self._is_worker:
+            assignment = msgspec.convert(self._options.repoll_assignment, Assignment)
+            self._begin_worker(assignment, self._runner.client_id)
+            return
+        try:
+            settings = settings_from(self._options)
+            workers = sorted(self._runner.clients) if isinstance(self._runner, MasterRunner) else ["local"]
+            self._controller = Controller(
+                settings,
+                len(workers),
+                begin_drain=self._begin_drain,
+                stop_test=self._stop_test,
+                show=Progress(settings.requests).show if self._options.headless else None,
+                run_time_s=self._options.run_time,
+            )
+        except _UserErrors as error:
+            self._refuse(str(error))
+            return
+        assignment = Assignment(settings=settings, workers=workers)
+        if isinstance(self._runner, MasterRunner):
+            self._options.repoll_assignment = msgspec.to_builtins(assignment)
+        else:
+            self._begin_worker(assignment, "local")
+
+    def _refuse(self, sentence: str) -> None:
+        """The run can't begin. A listener has no way to tell Locust so but to end the greenlet that starts the test."""
+        print(f"locust: error: {sentence}", file=sys.stderr)
+        if self._options.headless:
+            self._environment.process_exit_code = EXIT_USAGE
+            self._runner.greenlet.kill(block=False)
+        raise gevent.GreenletExit
+
+    def _begin_worker(self, assignment: Assignment, client_id: str) -> None:
+        index = assignment.workers.index(client_id)
+        run = WorkerRun(assignment.settings, index, len(assignment.workers))
+        begin_run(run)
+        gevent.spawn(self._report_until_finished, run)
+
+    def _report_until_finished(self, run: WorkerRun) -> None:
+        while True:
+            finished = run.finished
+            self._send(run)
+            if finished:
+                return
+            run.wait_until_finished(REPORT_EVERY_S)
+
+    def _send(self, run: WorkerRun) -> None:
+        report = run.report()
+        if self._is_worker:
+            self._runner.send_message(REPORT, msgspec.to_builtins(report))
+        elif self._controller is not None:
+            self._controller.receive(report)
+
+    def _on_report(self, msg: Any, **_: Any) -> None:
+        if self._controller is not None:
+            self._controller.receive(msgspec.convert(msg.data, WorkerReport))
+
+    # The end
+
+    def _stop_test(self) -> None:
+        if self._options.headless:
+            self._runner.quit()
+        else:
+            self._runner.stop()
+
+    def _begin_drain(self, timeout_s: float) -> None:
+        if isinstance(self._runner, MasterRunner):
+            self._runner.send_message(DRAIN, {"timeout_s": timeout_s})
+        else:
+            gevent.spawn(current_run().finish, timeout_s)
+
+    def _on_drain(self, msg: Any, **_: Any) -> None:
+        current_run().finish(msg.data["timeout_s"])
+
+    def _on_test_stopping(self, **_: Any) -> None:
+        if self._controller is None:
+            return
+        verdict = self._controller.finish().run.verdict
+        self._environment.process_exit_code = EXIT_CODES[verdict]
+
+    def _on_quitting(self, **_: Any) -> None:
+        """Ctrl-C and SIGTERM come here first, with the test still running."""
+        if self._is_worker:
+            run = current_run_or_none()
+            if run is not None and not run.finished:
+                run.finish(0.0)
+                self._send(run)
+        elif isinstance(self._runner, MasterRunner):
+            # Not stop(): it would wait a minute for the users of a worker that has died.
+            self._runner.stop(send_stop_to_client=False)
+        else:
+            self._runner.stop()
+
+    def _on_quit(self, **_: Any) -> None:
+        if self._controller is not None and self._controller.document is not None:
+            print_verdict(self._controller.document, self._controller.folder.path)
+
+
+def _spare_worker_the_first_interrupt() -> None:
+    """Ctrl-C reaches every process of the terminal, but ending the run in order is the master's task.
+
+    The second one counts: Locust itself sends it to workers that outlive their master by three seconds.
+    """
+
+    def first(_signum: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, first)
+
+
+def install() -> None:
+    """Register with Locust."""
+    events.init_command_line_parser.add_listener(add_arguments)
+    events.init.add_listener(lambda environment, **_: RunHooks(environment))

@@ -1,0 +1,243 @@
+"""What one worker process measured, and how the workers' reports add up to the run's figures.
+
+Everything a worker reports is cumulative since the start of the run and replaces its earlier report, so a lost
+message loses nothing.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import gevent
+import msgspec
+from hdrh.histogram import HdrHistogram
+
+from locustfiles.polling import Cause
+from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
+
+# Latencies are recorded in microseconds, from 1 us to 24 h, to three significant digits.
+HIGHEST_US = 24 * 3600 * 1_000_000
+LATENCIES = ("submit", "first_poll", "poll", "future")
+
+LAG_INTERVAL_S = 0.05
+STEADY_AT_LEAST_S = 5.0
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes everywhere but on macOS
+
+
+def new_histogram() -> HdrHistogram:
+    return HdrHistogram(1, HIGHEST_US, 3)
+
+
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one worker knows, cumulative. lag_max_s alone is since the previous report.
+
+    finished: nothing more will come. fatal: why this worker can't go on, a sentence.
+    """
+
+    worker: int
+    futures: FutureCounts
+    outstanding: int
+    polls: PollCounts
+    re_polls_by_cause: dict[str, int]
+    errors: list[ErrorExample]
+    delivered_bytes: int
+    histograms: dict[str, str]
+    use: WorkerUse
+    lag_max_s: float
+    finished: bool
+    fatal: str | None
+
+
+class Measures:
+    """Counters, latencies and errors of one worker."""
+
+    def __init__(self) -> None:
+        self._latencies = {name: new_histogram() for name in LATENCIES}
+        self._polls = 0
+        self._re_polls: dict[str, int] = {"timeout": 0, "try_again": 0, "error": 0}
+        self._errors: dict[str, tuple[int, str]] = {}
+        self._poll_errors: dict[str, int] = {}
+        self.delivered_bytes = 0
+
+    def latency(self, name: str, seconds: float) -> None:
+        self._latencies[name].record_value(max(1, int(seconds * 1e6)))
+
+    def poll(self) -> None:
+        self._polls += 1
+
+    def re_poll(self, cause: Cause) -> None:
+        self._re_polls[cause] += 1
+
+    def error(self, name: str, example: str) -> None:
+        """Count an error of class ``name``; the first example is kept."""
+        count, first = self._errors.get(name, (0, example))
+        self._errors[name] = (count + 1, first)
+
+    def poll_error(self, name: str, example: str) -> None:
+        """An error of a poll, whether or not the future survives it."""
+        self._poll_errors[name] = self._poll_errors.get(name, 0) + 1
+        self.error(name, example)
+
+    def poll_counts(self) -> PollCounts:
+        return PollCounts(
+            total=self._polls,
+            re_polls=sum(self._re_polls.values()),
+            timeouts=self._re_polls["timeout"],
+            try_again=self._re_polls["try_again"],
+            errors_by_class=dict(self._poll_errors),
+        )
+
+    def report(
+        self,
+        worker: int,
+        futures: FutureCounts,
+        outstanding: int,
+        use: UseMeter,
+        finished: bool,
+        fatal: str | None,
+    ) -> WorkerReport:
+        return WorkerReport(
+            worker=worker,
+            futures=futures,
+            outstanding=outstanding,
+            polls=self.poll_counts(),
+            re_polls_by_cause=dict(self._re_polls),
+            errors=[ErrorExample(name=k, count=n, example=text) for k, (n, text) in self._errors.items()],
+            delivered_bytes=self.delivered_bytes,
+            histograms={name: h.encode().decode("ascii") for name, h in self._latencies.items()},
+            use=use.use(),
+            lag_max_s=use.take_lag_max_s(),
+            finished=finished,
+            fatal=fatal,
+        )
+
+
+class _Window:
+    """CPU time and greenlet lag from one moment on."""
+
+    def __init__(self) -> None:
+        self.began_s = time.monotonic()
+        self.cpu_at_start_s = time.process_time()
+        self.lags = new_histogram()
+
+    def utilisation(self) -> float:
+        return (time.process_time() - self.cpu_at_start_s) / max(1e-9, time.monotonic() - self.began_s)
+
+
+class UseMeter:
+    """What this process uses, and how late its greenlets wake up.
+
+    Utilisation and lag are those of the steady phase, between the two marks: filling up to the outstanding futures
+    asked for is done as fast as one core can and says nothing of the run. Without a steady phase of
+    STEADY_AT_LEAST_S they are those of the whole run.
+    """
+
+    def __init__(self) -> None:
+        self._whole = _Window()
+        self._steady: _Window | None = None
+        self._frozen: WorkerUse | None = None
+        self._lag_max_s = 0.0
+        self._greenlet = gevent.spawn(self._watch)
+
+    def mark_steady(self) -> None:
+        """The outstanding futures asked for are there."""
+        if self._steady is None:
+            self._steady = _Window()
+
+    def mark_drain(self) -> None:
+        """The last future was submitted."""
+        if self._frozen is None:
+            self._frozen = self.use()
+
+    def _watch(self) -> None:
+        due = time.monotonic() + LAG_INTERVAL_S
+        while True:
+            gevent.sleep(max(0.0, due - time.monotonic()))
+            now = time.monotonic()
+            lag = max(0.0, now - due)
+            self._lag_max_s = max(self._lag_max_s, lag)
+            for window in filter(None, (self._whole, self._steady)):
+                window.lags.record_value(max(1, int(lag * 1e6)))
+            due = now + LAG_INTERVAL_S
+
+    def take_lag_max_s(self) -> float:
+        """The worst lag since the last call."""
+        worst, self._lag_max_s = self._lag_max_s, 0.0
+        return worst
+
+    def use(self) -> WorkerUse:
+        window = self._whole
+        if self._steady is not None and time.monotonic() - self._steady.began_s >= STEADY_AT_LEAST_S:
+            window = self._steady
+        cpu_s = time.process_time() - self._whole.cpu_at_start_s
+        rss_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
+        if self._frozen is not None:
+            return msgspec.structs.replace(self._frozen, cpu_s=cpu_s, rss_peak_bytes=rss_peak_bytes)
+        return WorkerUse(
+            cpu_s=cpu_s,
+            cpu_utilisation=window.utilisation(),
+            lag_max_s=window.lags.get_max_value() / 1e6,
+            lag_p99_s=window.lags.get_value_at_percentile(99) / 1e6,
+            rss_peak_bytes=rss_peak_bytes,
+        )
+
+    def stop(self) -> None:
+        self._greenlet.kill(block=False)
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's figures: the sum over all workers' latest reports."""
+
+    futures: FutureCounts
+    outstanding: int
+    polls: PollCounts
+    re_polls_by_cause: dict[str, int]
+    errors: list[ErrorExample]
+    delivered_bytes: int
+    load_cpu_s: float
+    lag_max_s: float
+
+
+def total(reports: Iterable[WorkerReport]) -> Totals:
+    reports = list(reports)
+    errors: dict[str, ErrorExample] = {}
+    for report in reports:
+        for error in report.errors:
+            known = errors.get(error.name)
+            count = error.count + (known.count if known else 0)
+            errors[error.name] = ErrorExample(
+                name=error.name, count=count, example=known.example if known else error.example
+            )
+    return Totals(
+        futures=msgspec.convert(_added([msgspec.to_builtins(r.futures) for r in reports]), FutureCounts),
+        outstanding=sum(r.outstanding for r in reports),
+        polls=msgspec.convert(_added([msgspec.to_builtins(r.polls) for r in reports]), PollCounts),
+        re_polls_by_cause=_added([r.re_polls_by_cause for r in reports]),
+        errors=sorted(errors.values(), key=lambda error: -error.count),
+        delivered_bytes=sum(r.delivered_bytes for r in reports),
+        load_cpu_s=sum(r.use.cpu_s for r in reports),
+        lag_max_s=max((r.lag_max_s for r in reports), default=0.0),
+    )
+
+
+def merged_histograms(reports: Iterable[WorkerReport]) -> dict[str, str]:
+    """Name -> the sum of all workers' histograms, encoded."""
+    merged = {name: new_histogram() for name in LATENCIES}
+    for report in reports:
+        for name, encoded in report.histograms.items():
+            merged[name].decode_and_add(encoded)
+    return {name: histogram.encode().decode("ascii") for name, histogram in merged.items()}
+
+
+def _added(dicts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The sum, key by key, of dictionaries of numbers (and of such dictionaries)."""
+    keys = dict.fromkeys(key for one in dicts for key in one)
+    result: dict[str, Any] = {}
+    for key in keys:
+        values = [one[key] for one in dicts if key in one]
+        result[key] = _added(values) if isinstance(values[0], dict) else sum(values)
+    return result

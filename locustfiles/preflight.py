@@ -1,0 +1,112 @@
+"""What will not fit is said before anything starts."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from locustfiles.ledger import share
+from locustfiles.lengths import LengthsError, parse_lengths
+from locustfiles.settings import Settings
+
+# Files of a process beside its connections: standard streams, event loops, logs, listening sockets.
+SPARE_FILES = 100
+CONNECT_TIMEOUT_S = 5.0
+
+
+class PreflightError(Exception):
+    """The run cannot be done as asked; the text is a sentence for the user."""
+
+
+def check(settings: Settings) -> None:
+    """Raise PreflightError for the first thing that would make the run fail."""
+    run_dir = Path(settings.run_dir) if settings.run_dir else None
+    if run_dir is not None and run_dir.exists():
+        raise PreflightError(f"The run folder {run_dir} exists already. Name another one with --run-dir, or remove it.")
+    try:
+        parse_lengths(settings.lengths, settings.prompt_tokens, settings.max_tokens, settings.seed)
+    except LengthsError as error:
+        raise PreflightError(str(error)) from error
+    check_files(settings, open_files_limit())
+    check_ports_of_clients(settings, ephemeral_ports())
+    if settings.engine is None:
+        _check_reachable(settings.target_url)
+    if settings.engine is not None:
+        _check_port_free(settings.engine.port, "--engine-port")
+    if settings.server is not None:
+        _check_port_free(settings.server.port, "--server-port")
+
+
+def open_files_limit() -> int:
+    """Open files that one process may have, once it has raised its own soft limit."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+def raise_open_files_limit() -> None:
+    hard = open_files_limit()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def check_files(settings: Settings, limit: int) -> None:
+    """Every outstanding future is an open connection in the load and in the server. Raises PreflightError."""
+    here = share(settings.outstanding, settings.processes, 0) + 2 * settings.users + SPARE_FILES
+    if here > limit:
+        raise PreflightError(
+            f"{settings.outstanding} outstanding futures over {settings.processes} load processes need about {here} "
+            f"open files in one of them, but the limit is {limit}. Lower --outstanding, or add --processes, or raise "
+            "the limit (ulimit -Hn)."
+        )
+    if settings.engine is None:
+        return
+    there = settings.outstanding + settings.engine.slots + SPARE_FILES
+    if there > limit:
+        raise PreflightError(
+            f"{settings.outstanding} outstanding futures and {settings.engine.slots} engine slots need about {there} "
+            f"open files in the server, but the limit is {limit}. Lower --outstanding or --slots, or raise the limit "
+            "(ulimit -Hn)."
+        )
+
+
+def ephemeral_ports() -> int | None:
+    """Ports that connections from one address can have; None where the system does not say."""
+    try:
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    except OSError:
+        return None
+    return int(high) - int(low) + 1
+
+
+def check_ports_of_clients(settings: Settings, ports: int | None) -> None:
+    """Connections from one address to one port need a local port each. Raises PreflightError."""
+    if ports is not None and settings.outstanding > ports:
+        raise PreflightError(
+            f"{settings.outstanding} outstanding futures need as many local ports, but this machine has {ports} (see "
+            "net.ipv4.ip_local_port_range). Lower --outstanding or widen that range."
+        )
+
+
+def _check_reachable(url: str) -> None:
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 80), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise PreflightError(
+            f"No server can be reached at {url}: {error.strerror or error}. Start it, or correct --host."
+        ) from error
+
+
+def _check_port_free(port: int, option: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            why = (
+                "is taken by another program" if error.errno == errno.EADDRINUSE else f"can't be used: {error.strerror}"
+            )
+            raise PreflightError(
+                f"Port {port} {why}. Stop that program or choose another port with {option}."
+            ) from error

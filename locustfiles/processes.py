@@ -1,0 +1,88 @@
+"""The processes that a run starts beside the load: engine, server under test, observer."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import gevent
+from gevent import subprocess
+
+PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.05
+
+_libc = ctypes.CDLL(None)
+
+
+class ProcessError(Exception):
+    """A process did not start; the text is a sentence for the user."""
+
+
+def die_with_parent() -> None:
+    """Make this process end when its parent does, even by SIGKILL. Linux only, a no-op elsewhere."""
+    if sys.platform == "linux":
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Process:
+    """``python -m module args``, its output in log. ``name`` is what the user knows it by."""
+
+    def __init__(self, name: str, module: str, args: Sequence[str], log: Path) -> None:
+        self.name = name
+        self._log = log
+        with log.open("wb") as output:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", module, *args],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in the terminal is for the load, which stops the others in order
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        return int(self._popen.pid)
+
+    def wait_until(self, ready: Callable[[str], bool]) -> None:
+        """Wait until the log's text is ``ready``. Raises ProcessError when the process ends or takes too long."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready(self._log.read_text("utf-8", "replace")):
+            if self.exit_code() is not None:
+                raise ProcessError(f"The {self.name} did not start: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise ProcessError(f"The {self.name} was not ready within {START_TIMEOUT_S:.0f} s; see {self._log}.")
+            gevent.sleep(_POLL_S)
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        code: int | None = self._popen.poll()
+        return code
+
+    def obituary(self) -> str:
+        """How it ended, in a sentence."""
+        code = self.exit_code()
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        return f"The {self.name} ended {how}: {self._last_words()}"
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"it printed nothing (see {self._log})."
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL when that does not help."""
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            if self.exit_code() is not None:
+                return
+            self._popen.send_signal(signum)
+            try:
+                self._popen.wait(timeout=STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                continue

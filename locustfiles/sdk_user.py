@@ -1,0 +1,272 @@
+"""A Locust user that is one SDK client: it keeps futures outstanding and follows each in a greenlet of its own."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import gevent
+from gevent.lock import BoundedSemaphore
+from gevent.pool import Pool
+from locust import User, constant, task
+from locust.exception import StopUser
+
+from locustfiles.ledger import End
+from locustfiles.lengths import JobLengths
+from locustfiles.polling import Deliver, GiveUp, Kind, PollAgain, PollState, Resubmit, Seen, Step, next_step
+from locustfiles.protocols import tinker
+from locustfiles.submitting import (
+    NO_ANSWER,
+    SUBMITS_AT_ONCE,
+    Accepted,
+    PauseClient,
+    Refused,
+    SubmitAgain,
+    after_submit,
+)
+from locustfiles.transport import ConnectionFailedError, Reply, TimedOutError
+from locustfiles.worker import WorkerRun, current_run
+
+SUBMIT_TIMEOUT_S = 60.0  # the SDK's default for requests that are not polls
+SESSION_TIMEOUT_S = 10.0
+SESSION_ATTEMPTS = 5
+
+# The SDK's outer retry: a sample whose future is gone is submitted anew after 0.5 s doubling to 10 s, with jitter.
+RESUBMIT_MIN_S = 0.5
+RESUBMIT_MAX_S = 10.0
+RESUBMIT_JITTER = 0.25
+
+
+class SdkUser(User):
+    """One SDK client. Its futures come from the worker's share; it stops when there are no more."""
+
+    wait_time = constant(0)
+
+    def __init__(self, environment: Any) -> None:
+        super().__init__(environment)
+        self._run: WorkerRun = current_run()
+        self._futures = Pool(self._run.settings.in_flight)
+        self._submits = BoundedSemaphore(SUBMITS_AT_ONCE)
+        self._paused_until_s = 0.0
+        self._next_seq_id = 0
+        self._sampling_session_id = ""
+
+    @task
+    def follow_futures(self) -> None:
+        session_id = self._open_session()
+        if session_id is None:
+            raise StopUser
+        self._run.greenlets.spawn(self._keep_session_alive, session_id)
+        while True:
+            self._futures.wait_available()
+            number = self._run.next_future()
+            if number is None:
+                break
+            self._run.greenlets.add(self._futures.spawn(self._follow, number))
+        self._futures.join()
+        raise StopUser
+
+    def _open_session(self) -> str | None:
+        """The session's id, with a sampling session in it, as the SDK opens them; None when the target won't."""
+        trouble = ""
+        for attempt in range(SESSION_ATTEMPTS):
+            gevent.sleep(attempt)
+            try:
+                self._call(tinker.CLIENT_CONFIG, tinker.client_config_body())
+                answer = self._call(tinker.CREATE_SESSION, tinker.create_session_body(f"user-{id(self)}"))
+                session_id = tinker.session_id_of(answer)
+                body = tinker.create_sampling_session_body(session_id, self._run.settings.model)
+                answer = self._call(tinker.CREATE_SAMPLING_SESSION, body)
+                self._sampling_session_id = tinker.sampling_session_id_of(answer)
+            except (TimedOutError, ConnectionFailedError, tinker.BadAnswerError) as error:
+                trouble = str(error) or f"no answer within {SESSION_TIMEOUT_S:.0f} s"
+                continue
+            return session_id
+        self._run.fail(f"The target opened no session in {SESSION_ATTEMPTS} attempts: {trouble}.")
+        return None
+
+    def _call(self, path: str, body: bytes) -> bytes:
+        reply = self._run.transport.post(path, body, {"Accept": "application/json"}, SESSION_TIMEOUT_S)
+        if reply.status != 200:
+            raise tinker.BadAnswerError(f"{path} answered {reply.status}: {reply.body[:200]!r}")
+        return reply.body
+
+    def _keep_session_alive(self, session_id: str) -> None:
+        body = tinker.heartbeat_body(session_id)
+        headers = {"Accept": "application/json"}
+        while True:
+            gevent.sleep(tinker.HEARTBEAT_INTERVAL_S)
+            try:
+                reply = self._run.transport.post(tinker.SESSION_HEARTBEAT, body, headers, SESSION_TIMEOUT_S)
+            except (TimedOutError, ConnectionFailedError) as error:
+                self._run.measures.error("heartbeat", str(error) or "timed out")
+                continue
+            if reply.status == 410:  # the session has ended; so does the SDK's loop
+                return
+
+    def _follow(self, number: int) -> None:
+        """One future, from submit to its end."""
+        end = End.ABANDONED  # unless it gets to another: this greenlet is killed when the run is over
+        started_s = time.monotonic()
+        try:
+            end = self._sample(number)
+            if end is End.DELIVERED:
+                elapsed_s = time.monotonic() - started_s
+                self._run.measures.latency("future", elapsed_s)
+                # Not an event: a row of whole futures must not enter Locust's sum over all requests.
+                self.environment.stats.get("future", "FUTURE").log(int(elapsed_s * 1000), 0)
+        finally:
+            self._run.end(number, end)
+
+    def _sample(self, number: int) -> End:
+        seed, lengths = self._run.job(number)
+        pause_s = RESUBMIT_MIN_S
+        while True:
+            began_s = time.monotonic()
+            request_id = self._submit(seed, lengths)
+            if request_id is None:
+                return End.FAILED
+            submitted_s = time.monotonic()
+            self._run.measures.latency("submit", submitted_s - began_s)
+            self._run.ledger.accepted(request_id)
+            end = self._poll_to_the_end(number, request_id, seed, lengths, submitted_s - began_s)
+            if end is not None:
+                return end
+            gevent.sleep(pause_s * random.uniform(1 - RESUBMIT_JITTER, 1 + RESUBMIT_JITTER))
+            pause_s = min(pause_s * 2, RESUBMIT_MAX_S)
+
+    def _submit(self, seed: int, lengths: JobLengths) -> str | None:
+        """The accepted future's id, or None when the target refuses for good."""
+        seq_id, self._next_seq_id = self._next_seq_id, self._next_seq_id + 1
+        body = tinker.asample_body(self._sampling_session_id, seq_id, lengths, seed)
+        first_attempt_s = time.monotonic()
+        retries = 0
+        with self._submits:
+            while True:
+                gevent.sleep(max(0.0, self._paused_until_s - time.monotonic()))
+                status, detail, answer = self._post_submit(body)
+                step = after_submit(status, retries, time.monotonic() - first_attempt_s, len(body))
+                if isinstance(step, Accepted):
+                    try:
+                        return tinker.request_id_of(answer)
+                    except tinker.BadAnswerError as error:
+                        step, detail = Refused("submit: not a promise"), str(error)
+                self._run.measures.error(_submit_error_class(status, step), detail)
+                match step:
+                    case PauseClient(delay_s):
+                        self._paused_until_s = time.monotonic() + delay_s
+                    case SubmitAgain(delay_s):
+                        retries += 1
+                        gevent.sleep(delay_s)
+                    case Refused():
+                        return None
+
+    def _post_submit(self, body: bytes) -> tuple[int, str, bytes]:
+        """HTTP status (NO_ANSWER without one), text for a person, and the answer's body."""
+        sent_s = time.monotonic()
+        reply: Reply | None = None
+        try:
+            reply = self._run.transport.post(tinker.ASAMPLE, body, tinker.ASAMPLE_HEADERS, SUBMIT_TIMEOUT_S)
+            status, detail, answer = reply.status, reply.body[:200].decode("utf-8", "replace"), reply.body
+        except TimedOutError:
+            status, detail, answer = NO_ANSWER, f"no answer within {SUBMIT_TIMEOUT_S:.0f} s", b""
+        except ConnectionFailedError as error:
+            status, detail, answer = NO_ANSWER, str(error), b""
+        failure = None if status == 200 else f"submit {status or 'without an answer'}"
+        self._fire("submit", sent_s, len(answer), failure)
+        return status, detail, answer
+
+    def _poll_to_the_end(
+        self, number: int, request_id: str, seed: int, lengths: JobLengths, submit_s: float
+    ) -> End | None:
+        """Poll until the future has ended; None when it has to be submitted again."""
+        run = self._run
+        state = PollState()
+        iteration = 0
+        while True:
+            run.measures.poll()
+            run.ledger.polled(number)
+            seen, body = self._poll(request_id, iteration, state, submit_s)
+            step: Step = next_step(run.preset, state, seen)
+            match step:
+                case Deliver():
+                    return self._deliver(seed, lengths, body)
+                case GiveUp(end, error_class):
+                    run.measures.poll_error(error_class, seen.detail)
+                    return End.LOST if end == "lost" else End.FAILED
+                case Resubmit():
+                    run.measures.poll_error("poll 410", seen.detail)
+                    return None
+                case PollAgain(next_state, delay_s, cause):
+                    if cause == "error":
+                        run.measures.poll_error(_poll_error_class(seen), seen.detail)
+                    run.measures.re_poll(cause)
+                    gevent.sleep(delay_s)
+                    state = next_state
+            iteration += 1
+
+    def _poll(self, request_id: str, iteration: int, state: PollState, submit_s: float) -> tuple[Seen, bytes]:
+        sent_s = time.monotonic()
+        try:
+            reply = self._run.transport.post(
+                tinker.RETRIEVE_FUTURE,
+                tinker.retrieve_body(request_id, state.allow_metadata_only),
+                tinker.retrieve_headers(iteration, submit_s),
+                self._run.preset.poll_timeout_s,
+            )
+        except TimedOutError:
+            self._fire("poll (abandoned)", sent_s, 0, None)
+            return Seen(Kind.TIMED_OUT), b""
+        except ConnectionFailedError as error:
+            self._fire("poll", sent_s, 0, f"poll: {error}")
+            return Seen(Kind.DISCONNECTED, 0, str(error)), b""
+        seen = tinker.seen_in(reply.status, reply.content_type, reply.body)
+        elapsed_s = time.monotonic() - sent_s
+        self._run.measures.latency("poll", elapsed_s)
+        if iteration == 0:
+            self._run.measures.latency("first_poll", elapsed_s)
+        again = seen.kind in (Kind.TRY_AGAIN, Kind.METADATA) or seen.status == 408
+        failure = None if again or seen.kind is Kind.RESULT else _poll_error_class(seen)
+        self._fire("poll (try again)" if again else "poll", sent_s, len(reply.body), failure)
+        return seen, reply.body
+
+    def _deliver(self, seed: int, lengths: JobLengths, body: bytes) -> End:
+        run = self._run
+        run.measures.delivered_bytes += len(body)
+        flaw = run.verifier.flaw(seed, lengths.max_tokens, body)
+        if flaw is None:
+            run.ledger.verified()
+            return End.DELIVERED
+        if flaw.kind == "foreign":
+            run.ledger.foreign()
+        run.measures.poll_error(f"result: {flaw.kind}", f"asked with seed {seed}: {flaw.text}")
+        return End.FAILED
+
+    def _fire(self, name: str, sent_s: float, length: int, failure: str | None) -> None:
+        self.environment.events.request.fire(
+            request_type="POST",
+            name=name,
+            response_time=(time.monotonic() - sent_s) * 1000,
+            response_length=length,
+            exception=None if failure is None else PollingError(failure),
+            context={},
+        )
+
+
+class PollingError(Exception):
+    """What Locust's failure table shows; the text is low-cardinality."""
+
+
+def _poll_error_class(seen: Seen) -> str:
+    if seen.kind is Kind.STATUS:
+        return f"poll {seen.status}"
+    if seen.kind is Kind.DISCONNECTED:
+        return f"poll: {seen.detail}"
+    return f"poll: {seen.kind.name.lower().replace('_', ' ')}"
+
+
+def _submit_error_class(status: int, step: object) -> str:
+    if isinstance(step, Refused):
+        return step.error_class
+    return "submit: no answer" if status == NO_ANSWER else f"submit {status}"

@@ -1,0 +1,308 @@
+"""What a run is asked to do: Locust options in, checked and frozen settings out. Pure."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from mockengine.corpus import PROFILES
+
+from locustfiles.durations import parse_duration
+from locustfiles.polling import PRESETS
+
+SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
+
+
+class SettingsError(Exception):
+    """An option's value can't be used; the text is a sentence for the user."""
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The mock engine that the run starts."""
+
+    port: int
+    slots: int
+    service_time: str
+    body_profile: str
+    corpus_seed: int
+    extra_args: list[str]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The server under test that the run starts."""
+
+    port: int
+    poll_hold_s: float
+    retrieved_ttl_s: float
+    completed_ttl_s: float
+    extra_args: list[str]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. engine and server are None when they are not started by it: the target is somebody else's."""
+
+    requests: int
+    outstanding: int
+    in_flight: int
+    users: int
+    processes: int
+    max_tokens: int
+    prompt_tokens: int
+    lengths: str
+    poll_preset: str
+    seed: int
+    model: str
+    run_name: str
+    run_dir: str | None
+    observe: str
+    drain_s: float
+    target_url: str
+    engine: EngineSettings | None
+    server: ServerSettings | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare repoll's options. Locust fills them from command line, environment and [tool.locust]."""
+    load = parser.add_argument_group("repoll: load")
+    _add(load, "--requests", type=int, default=131_072, help="futures in the whole run, over all workers")
+    _add(
+        load,
+        "--outstanding",
+        type=int,
+        default=None,
+        help="futures outstanding at most, over all users; default: users x in-flight",
+    )
+    _add(
+        load,
+        "--in-flight",
+        type=int,
+        default=SDK_MAX_OUTSTANDING,
+        help="futures that one user, which is one SDK client, keeps outstanding at most",
+    )
+    _add(load, "--max-tokens", type=int, default=8192, help="tokens of each result, with --lengths fixed")
+    _add(load, "--prompt-tokens", type=int, default=128, help="tokens of each prompt, with --lengths fixed")
+    _add(
+        load,
+        "--lengths",
+        default="fixed",
+        metavar="fixed|trace:FILE",
+        help="lengths of prompts and results: all alike, or drawn from the columns ContextTokens and GeneratedTokens "
+        "of a CSV file",
+    )
+    _add(
+        load,
+        "--poll-preset",
+        default="sdk",
+        metavar="|".join(PRESETS),
+        help="which client's polling to imitate",
+    )
+    _add(load, "--seed", type=int, default=0, help="the same seed asks for the same results")
+    _add(load, "--model", default="mock", help="base model that the sampling sessions ask for")
+    _add(load, "--run-name", default="soak", help="name of the run, part of its folder's name")
+    _add(
+        load,
+        "--run-dir",
+        default=None,
+        metavar="DIR",
+        help="the run's folder; default: runs/<UTC time>-<name>",
+    )
+    _add(
+        load,
+        "--observe",
+        default="auto",
+        metavar="pid:N|port:N|none|auto",
+        help="the process whose memory, CPU and files to record; auto: the server started here, or with --host the one "
+        "that listens on that port of this machine",
+    )
+    _add(
+        load,
+        "--drain",
+        type=parse_duration,
+        default=60.0,
+        metavar="TIME",
+        help="how long a stopped run waits for its outstanding futures before it abandons them",
+    )
+    engine = parser.add_argument_group("repoll: mock engine (not with --host)")
+    _add(engine, "--engine-port", type=int, default=8000, help="port of the mock engine")
+    _add(engine, "--slots", type=int, default=2048, help="requests that the engine serves at once")
+    _add(
+        engine,
+        "--service-time",
+        default="lognormal:mean=5s,cv=0.8,max=20s",
+        metavar="SPEC",
+        help="fixed:5s or lognormal:mean=5s,cv=0.8,max=20s; see python -m mockengine --help",
+    )
+    _add(
+        engine,
+        "--body-profile",
+        default="seed-equivalent",
+        metavar="|".join(PROFILES),
+        help="what the engine sends",
+    )
+    _add(engine, "--corpus-seed", type=int, default=0, help="seed of the results' content")
+    _add(engine, "--engine-args", default="", metavar="'ARGS'", help="further options of python -m mockengine")
+    server = parser.add_argument_group("repoll: server under test (not with --host)")
+    _add(server, "--server-port", type=int, default=8001, help="port of the server under test")
+    _add(
+        server,
+        "--poll-hold",
+        type=parse_duration,
+        default=300.0,
+        metavar="TIME",
+        help="how long it holds a poll",
+    )
+    _add(
+        server,
+        "--retrieved-ttl",
+        type=parse_duration,
+        default=300.0,
+        metavar="TIME",
+        help="how long it keeps a delivered result",
+    )
+    _add(
+        server,
+        "--completed-ttl",
+        type=parse_duration,
+        default=600.0,
+        metavar="TIME",
+        help="how long it keeps a result that nobody fetched",
+    )
+    _add(
+        server,
+        "--server-args",
+        default="",
+        metavar="'ARGS'",
+        help="further options of python -m server_under_test",
+    )
+
+
+def _add(group: Any, *args: str, **kwargs: Any) -> None:
+    action = group.add_argument(*args, **kwargs)
+    # What Locust's own parser sets on its actions, and an argument group does not: the start form asks for it.
+    action.include_in_web_ui = True
+    action.is_secret = action.is_required = action.is_multiple = False
+
+
+def settings_from(options: argparse.Namespace) -> Settings:
+    """The run that Locust's parsed options describe. Raises SettingsError."""
+    for name in ("requests", "in_flight", "max_tokens", "prompt_tokens", "slots"):
+        _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
+    if options.poll_preset not in PRESETS:
+        raise SettingsError(f"--poll-preset should be one of {', '.join(PRESETS)}, found '{options.poll_preset}'.")
+    if options.body_profile not in PROFILES:
+        raise SettingsError(f"--body-profile should be one of {', '.join(PROFILES)}, found '{options.body_profile}'.")
+    processes = max(1, getattr(options, "processes", None) or 1)
+    users, outstanding = _users_and_outstanding(options, processes)
+    their_url = _their_url(options.host)
+    engine = None if their_url else _engine(options)
+    server = None if their_url else _server(options)
+    return Settings(
+        requests=options.requests,
+        outstanding=outstanding,
+        in_flight=options.in_flight,
+        users=users,
+        processes=processes,
+        max_tokens=options.max_tokens,
+        prompt_tokens=options.prompt_tokens,
+        lengths=options.lengths,
+        poll_preset=options.poll_preset,
+        seed=options.seed,
+        model=options.model,
+        run_name=options.run_name,
+        run_dir=options.run_dir or None,
+        observe=_observe(options.observe, their_url),
+        drain_s=options.drain,
+        target_url=their_url or (server.url if server else ""),
+        engine=engine,
+        server=server,
+    )
+
+
+def _at_least(least: int, option: str, found: int) -> None:
+    if found < least:
+        raise SettingsError(f"{option} should be at least {least}, found {found}.")
+
+
+def _users_and_outstanding(options: argparse.Namespace, processes: int) -> tuple[int, int]:
+    """Enough users for the outstanding futures, and one a process at least: each process does its share."""
+    needed = processes
+    if options.outstanding is not None:
+        _at_least(1, "--outstanding", options.outstanding)
+        needed = max(processes, -(-options.outstanding // options.in_flight))
+    users = options.num_users or needed
+    if users < processes:
+        raise SettingsError(
+            f"--processes {processes} needs as many users at least, found --users {users}. Raise --users."
+        )
+    outstanding = users * options.in_flight
+    if options.outstanding is not None:
+        if options.outstanding > outstanding:
+            raise SettingsError(
+                f"--outstanding {options.outstanding} is more than {users} users x --in-flight {options.in_flight} = "
+                f"{outstanding}. Raise --users or --in-flight."
+            )
+        outstanding = options.outstanding
+    if outstanding < processes:
+        raise SettingsError(f"--outstanding {outstanding} leaves some of the {processes} processes idle. Raise it.")
+    return users, outstanding
+
+
+def _their_url(host: str | None) -> str | None:
+    if not host:
+        return None
+    parts = urlsplit(host)
+    if parts.scheme != "http" or not parts.hostname:
+        raise SettingsError(f"--host should look like http://HOST:PORT, found '{host}'.")
+    return host.rstrip("/")
+
+
+def _observe(spec: str, their_url: str | None) -> str:
+    """``auto`` for a server of our own, else ``pid:N``, ``port:N`` or ``none``."""
+    kind, _, number = spec.partition(":")
+    if spec == "none" or (kind in ("pid", "port") and number.isdecimal()):
+        return spec
+    if spec != "auto":
+        raise SettingsError(f"--observe should be pid:N, port:N, none or auto, found '{spec}'.")
+    if their_url is None:
+        return "auto"
+    parts = urlsplit(their_url)
+    local = parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")
+    return f"port:{parts.port or 80}" if local else "none"
+
+
+def _engine(options: argparse.Namespace) -> EngineSettings:
+    return EngineSettings(
+        port=options.engine_port,
+        slots=options.slots,
+        service_time=options.service_time,
+        body_profile=options.body_profile,
+        corpus_seed=options.corpus_seed,
+        extra_args=shlex.split(options.engine_args),
+    )
+
+
+def _server(options: argparse.Namespace) -> ServerSettings:
+    return ServerSettings(
+        port=options.server_port,
+        poll_hold_s=options.poll_hold,
+        retrieved_ttl_s=options.retrieved_ttl,
+        completed_ttl_s=options.completed_ttl,
+        extra_args=shlex.split(options.server_args),
+    )
+
+
+def default_run_dir(root: Path, started_utc: str, name: str) -> Path:
+    """``runs/<UTC time>-<name>``; started_utc as ISO 8601."""
+    return root / f"{started_utc.replace(':', '').replace('-', '')}-{name}"

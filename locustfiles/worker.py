@@ -1,0 +1,141 @@
+"""One worker process's part of a run: its share of the futures and what its users share."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+from gevent.event import Event
+from gevent.lock import BoundedSemaphore
+from gevent.pool import Group
+from mockengine.corpus import Corpus
+
+from locustfiles.ledger import End, Ledger, share
+from locustfiles.lengths import JobLengths, parse_lengths
+from locustfiles.measures import Measures, UseMeter, WorkerReport
+from locustfiles.polling import PRESETS
+from locustfiles.settings import Settings
+from locustfiles.transport import Transport
+from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
+
+# Tens of thousands of live greenlets make the collector's full passes long; what a future leaves behind is freed by
+# reference counts alone.
+GC_THRESHOLDS = (50_000, 20, 100)
+
+# Requests beside the outstanding futures' own: sessions and heartbeats, one or two a user.
+SPARE_CONNECTIONS_PER_USER = 2
+
+
+class WorkerRun:
+    """Worker ``index`` of ``workers``: users take futures from it until its share is done or it is told to drain."""
+
+    def __init__(self, settings: Settings, index: int, workers: int) -> None:
+        self.settings = settings
+        self.preset = PRESETS[settings.poll_preset]
+        self.ledger = Ledger(share(settings.requests, workers, index))
+        self.measures = Measures()
+        self.use = UseMeter()
+        self.verifier = _verifier(settings)
+        self.greenlets = Group()
+        outstanding = share(settings.outstanding, workers, index)
+        self.transport = Transport(
+            settings.target_url,
+            connections=outstanding + SPARE_CONNECTIONS_PER_USER * settings.users,
+            headers={"User-Agent": "repoll", "X-API-Key": os.environ.get("TINKER_API_KEY", "tml-repoll")},
+        )
+        self.index = index
+        self._workers = workers
+        self._lengths = parse_lengths(settings.lengths, settings.prompt_tokens, settings.max_tokens, settings.seed)
+        self._slots = BoundedSemaphore(outstanding)
+        self._outstanding_cap = outstanding
+        self._draining = False
+        self._all_ended = Event()
+        self._fatal: str | None = None
+        if self.ledger.size == 0:
+            self._all_ended.set()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+
+    def next_future(self) -> int | None:
+        """The next future's number, now outstanding; waits for a free place. None when there are no more."""
+        self._slots.acquire()
+        if self._draining or self.ledger.submitted == self.ledger.size:
+            self._slots.release()
+            return None
+        number = self.ledger.begin()
+        if self.ledger.outstanding == self._outstanding_cap:
+            self.use.mark_steady()
+        if self.ledger.submitted == self.ledger.size:
+            self.use.mark_drain()
+        return number
+
+    def job(self, number: int) -> tuple[int, JobLengths]:
+        """Seed and lengths of this worker's future ``number``: futures are dealt to the workers in turn."""
+        in_run = number * self._workers + self.index
+        return self.settings.seed + in_run, self._lengths.of(in_run)
+
+    def end(self, number: int, end: End) -> None:
+        self.ledger.end(number, end)
+        self._slots.release()
+        if self.ledger.outstanding == 0 and (self._draining or self.ledger.submitted == self.ledger.size):
+            self._all_ended.set()
+
+    def fail(self, reason: str) -> None:
+        """This worker can't go on."""
+        self._fatal = self._fatal or reason
+
+    def drain(self) -> None:
+        """Begin no more futures."""
+        self._draining = True
+        self.use.mark_drain()
+        if self.ledger.outstanding == 0:
+            self._all_ended.set()
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until all that has begun has ended, timeout_s at most; the rest is abandoned."""
+        self.drain()
+        self._all_ended.wait(timeout_s)
+        self.greenlets.kill()
+        self.ledger.abandon_outstanding()
+        self._all_ended.set()
+        self.use.stop()
+        self.transport.close()
+
+    @property
+    def finished(self) -> bool:
+        return self._all_ended.is_set()
+
+    def wait_until_finished(self, timeout_s: float) -> None:
+        self._all_ended.wait(timeout_s)
+
+    def report(self) -> WorkerReport:
+        return self.measures.report(
+            self.index, self.ledger.counts(), self.ledger.outstanding, self.use, self.finished, self._fatal
+        )
+
+
+def _verifier(settings: Settings) -> Verifier:
+    if settings.engine is None:
+        return ShapeVerifier()
+    return CorpusVerifier(Corpus(settings.engine.body_profile, settings.engine.corpus_seed))
+
+
+_current: WorkerRun | None = None
+
+
+def begin_run(run: WorkerRun) -> None:
+    """From now on, users in this process work for ``run``."""
+    global _current
+    _current = run
+
+
+def current_run_or_none() -> WorkerRun | None:
+    return _current
+
+
+def current_run() -> WorkerRun:
+    """The run that users in this process work for. Raises RuntimeError outside a test."""
+    if _current is None:
+        raise RuntimeError("no test has been started in this process")
+    return _current

@@ -1,0 +1,248 @@
+"""The run folder's data model: what ``run.json`` holds, and the rows of its time series.
+
+Every structure is frozen and typed. ``None`` means "was not measured"; it is never written for zero.
+Times are seconds, sizes are bytes; counters are cumulative since the start of the run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+# History of schema_version: 1 the first.
+SCHEMA_VERSION = 1
+
+Verdict = Literal["pass", "fail", "invalid"]
+LimitedBy = Literal["engine", "target", "load", "machine", "arrivals"]
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What the load was asked to do."""
+
+    requests: int
+    max_tokens: int
+    lengths: str
+    prompt_tokens: int
+    in_flight: int  # futures that one user (one SDK client) keeps outstanding at most
+    outstanding: int  # futures outstanding at most, over all users
+    users: int
+    processes: int
+    poll_preset: str
+    protocol: str
+    arrivals: str
+    body_profile: str | None  # None: the engine is not ours
+    seed: int
+
+
+class FutureCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How the futures ended. submitted == delivered + failed + lost + cancelled + abandoned at the end of a run."""
+
+    submitted: int = 0
+    delivered: int = 0
+    failed: int = 0
+    lost: int = 0
+    cancelled: int = 0
+    abandoned: int = 0
+    doubled: int = 0
+    foreign: int = 0
+    verified: int = 0
+
+
+class PollCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests for results. total counts every poll; re_polls those after a future's first."""
+
+    total: int = 0
+    re_polls: int = 0
+    timeouts: int = 0
+    try_again: int = 0
+    errors_by_class: dict[str, int] = {}
+
+
+class ErrorExample(msgspec.Struct, frozen=True, kw_only=True):
+    """One class of error (a low-cardinality name such as ``poll 503``) with its count and one example text."""
+
+    name: str
+    count: int
+    example: str
+
+
+class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the target's configuration; None where it is not ours to know."""
+
+    url: str
+    retrieved_ttl_s: float | None = None
+    completed_ttl_s: float | None = None
+    sweep_interval_s: float | None = None
+    poll_hold_s: float | None = None
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the engine's configuration; the whole structure is absent when the engine is not ours."""
+
+    url: str
+    slots: int
+    service_time: str
+    body_profile: str
+
+
+class WorkerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process of the load generator used. cpu_utilisation is of one core, over the steady window or the run."""
+
+    cpu_s: float
+    cpu_utilisation: float
+    lag_max_s: float  # worst delay of a greenlet that wanted to wake up at a given time
+    lag_p99_s: float
+    rss_peak_bytes: int
+
+
+class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the load knows of a run, handed to ``reports`` at each checkpoint and at the end.
+
+    ended: None while the run goes on; "complete" when the count (or the run time asked for) was reached and
+    drained; otherwise "cut", with a sentence in cut_reason.
+    histograms: name -> HdrHistogram in its standard compressed base64 encoding, in microseconds. Names: submit,
+    first_poll, poll, future.
+    verification: "corpus" when every delivered result was compared with the bytes it must be, "shape" otherwise.
+    engine_served_at_start: requests the engine had finished before the run, for reconciliation.
+    """
+
+    name: str
+    command: str
+    started_utc: str
+    started_monotonic_s: float
+    duration_s: float
+    workload: Workload
+    target: TargetSettings
+    engine: EngineSettings | None
+    futures: FutureCounts
+    polls: PollCounts
+    errors: list[ErrorExample]
+    histograms: dict[str, str]
+    workers: list[WorkerUse]
+    verification: Literal["corpus", "shape"]
+    ended: Literal["complete", "cut"] | None = None
+    cut_reason: str | None = None
+    notes: list[str] = []
+
+
+class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One second of the load, a row of ``timeline.csv``. Counters are cumulative."""
+
+    monotonic_s: float
+    unix_s: float
+    submitted: int
+    delivered: int
+    failed: int
+    lost: int
+    outstanding: int
+    polls: int
+    re_polls: int
+    re_polls_timeout: int  # after the client's own time-out
+    re_polls_try_again: int  # after 408 or try_again
+    re_polls_error: int  # after any other answer or a failed connection
+    delivered_bytes: int  # result bytes, bodies only
+    load_cpu_s: float  # sum over all load processes
+    load_lag_max_s: float  # worst since the previous row, over all load processes
+
+
+class ResourceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One sample of target, engine and machine, a row of ``resources.csv``. Empty cells are None."""
+
+    monotonic_s: float
+    unix_s: float
+    target_rss_bytes: int | None = None
+    target_uss_bytes: int | None = None
+    target_cpu_s: float | None = None
+    target_fds: int | None = None
+    target_threads: int | None = None
+    target_outstanding: int | None = None
+    target_held_bytes: int | None = None
+    target_results_served: int | None = None
+    target_loop_lag_max_s: float | None = None
+    canary_s: float | None = None
+    engine_rss_bytes: int | None = None
+    engine_cpu_s: float | None = None
+    engine_running: int | None = None
+    engine_waiting: int | None = None
+    engine_finished: int | None = None
+    engine_slot_seconds: float | None = None
+    engine_service_time_sum_s: float | None = None
+    engine_service_time_count: int | None = None
+    machine_cpu_utilisation: float | None = None  # all cores, 0..1, since the previous sample
+    machine_available_bytes: int | None = None
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    started_utc: str
+    duration_s: float
+    command: str
+    verdict: Verdict
+    reasons: list[str]
+
+
+class Throughput(msgspec.Struct, frozen=True, kw_only=True):
+    """Delivered futures a second; steady_per_s over [steady_from_s, steady_to_s] since the start of the run."""
+
+    overall_per_s: float
+    steady_per_s: float | None
+    engine_ceiling_per_s: float | None
+    steady_from_s: float | None = None
+    steady_to_s: float | None = None
+
+
+class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
+    p50: float
+    p90: float
+    p99: float
+    p999: float
+    max: float
+    count: int
+
+
+class TargetUse(msgspec.Struct, frozen=True, kw_only=True):
+    rss_idle_bytes: int | None = None
+    rss_peak_bytes: int | None = None
+    retention_predicted_bytes: int | None = None
+    cpu_s: float | None = None
+    cpu_s_per_result: float | None = None
+    fds_peak: int | None = None
+    loop_lag_max_s: float | None = None
+    canary_p99_s: float | None = None
+
+
+class LoadUse(msgspec.Struct, frozen=True, kw_only=True):
+    cpu_s: float
+    cpu_s_per_result: float | None
+    cpu_utilisation: float  # of the busiest process, of one core
+    lag_p99_s: float
+    saturated: bool
+
+
+class EngineUse(msgspec.Struct, frozen=True, kw_only=True):
+    slots: int | None = None
+    peak_in_flight: int | None = None
+    utilisation: float | None = None
+    finished: int | None = None
+    cpu_s: float | None = None
+    cpu_s_per_result: float | None = None
+
+
+class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """``run.json``."""
+
+    schema_version: int
+    run: RunInfo
+    workload: Workload
+    futures: FutureCounts
+    polls: PollCounts
+    throughput: Throughput
+    latency_s: dict[str, Percentiles]
+    target: TargetUse
+    load: LoadUse
+    engine: EngineUse
+    limited_by: LimitedBy | None
+    limited_by_why: str
+    environment: dict[str, Any]
+    facts: LoadFacts
