@@ -4,6 +4,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# The main job. Every figure can be set: make soak REQUESTS=2000 MAX_TOKENS=512 SERVICE_TIME=fixed:0.5s OUTSTANDING=500
+REQUESTS ?= 131072
+MAX_TOKENS ?= 8192
+OUTSTANDING ?= 17000
+SLOTS ?= 2048
+SERVICE_TIME ?= lognormal:mean=5s,cv=0.8,max=20s
+BODY_PROFILE ?= seed-equivalent
+POLL_PRESET ?= sdk
+RETRIEVED_TTL ?= 300s
+LOCUST_ARGS ?=
+
+WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUTSTANDING) --slots $(SLOTS) \
+	--service-time '$(SERVICE_TIME)' --body-profile $(BODY_PROFILE) --poll-preset $(POLL_PRESET) \
+	--retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
+
 .PHONY: soak web test check format lock proto clean
 .DEFAULT_GOAL := soak
 
@@ -23,6 +38,12 @@ $(VENV)/dev: requirements/dev.txt $(VENV)/runtime
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
 	@touch $@
 
+soak: $(VENV)/runtime
+	@$(BIN)/locust -f locustfiles/soak.py --headless $(WORKLOAD)
+
+web: $(VENV)/runtime
+	$(BIN)/locust -f locustfiles/soak.py --web-host 127.0.0.1 --web-port 8089 $(WORKLOAD)
+
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
 
@@ -34,3 +55,17 @@ check: $(VENV)/dev
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# uv resolves for every supported Python at once.
+lock: $(VENV)/made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	for extra in "runtime" "dev --extra dev"; do set -- $$extra; name=$$1; shift; \
+		{ echo "# Tested versions of every dependency, direct and indirect. Made by: make lock"; \
+		  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $$* pyproject.toml; } \
+		> requirements/$$name.txt; done
+
+proto: $(VENV)/dev
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --mypy_out=. server_under_test/proto/sampling.proto
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

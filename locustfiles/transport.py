@@ -22,7 +22,7 @@ import gevent
 import gevent.socket
 from gevent import monkey
 from geventhttpclient.connectionpool import ConnectionPool
-from geventhttpclient.response import HTTPParseError, HTTPSocketPoolResponse
+from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError, HTTPSocketPoolResponse
 
 # At 64 KB bodies the block size makes no difference; at 256 KB, 32 KiB was up to 1.4 times faster than 4 KiB or 64 KiB.
 BLOCK_BYTES = 32 * 1024
@@ -130,7 +130,11 @@ def _header_lines(headers: Mapping[str, str]) -> bytes:
 
 
 def _low_cardinality(error: Exception) -> str:
-    """Text of an error without addresses or ids, so that equal troubles count as one class."""
-    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+    """What went wrong, without addresses or ids, so that equal troubles count as one class."""
+    if isinstance(error, HTTPConnectionClosed):
+        return "closed without an answer"
+    if isinstance(error, HTTPParseError):
+        return "answer cut short or not HTTP"
+    if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

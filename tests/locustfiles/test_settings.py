@@ -1,0 +1,154 @@
+"""Options in, settings out; and a sentence for what can't be done."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locustfiles import preflight
+from locustfiles.durations import parse_duration
+from locustfiles.settings import Settings, SettingsError, add_arguments, default_run_dir, settings_from
+
+
+def options(*args: str, **locust_own: Any) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    parsed = parser.parse_args(args)
+    for name, value in {"host": None, "num_users": None, "processes": None, **locust_own}.items():
+        setattr(parsed, name, value)
+    return parsed
+
+
+def settings(*args: str, **locust_own: Any) -> Settings:
+    return settings_from(options(*args, **locust_own))
+
+
+def test_the_main_job() -> None:
+    found = settings("--outstanding", "17000")
+    assert (found.requests, found.max_tokens, found.users, found.outstanding) == (131_072, 8192, 9, 17_000)
+    assert found.engine is not None
+    assert (found.engine.slots, found.engine.service_time) == (2048, "lognormal:mean=5s,cv=0.8,max=20s")
+    assert found.server is not None
+    assert (found.server.retrieved_ttl_s, found.server.poll_hold_s) == (300.0, 300.0)
+    assert found.target_url == "http://127.0.0.1:8001"
+    assert found.observe == "auto"
+
+
+@given(
+    st.integers(1, 10**5),
+    st.integers(1, 5000),
+    st.one_of(st.none(), st.integers(1, 8)),
+    st.one_of(st.none(), st.integers(1, 60)),
+)
+def test_users_can_hold_what_is_outstanding_and_every_process_has_one(
+    outstanding: int, in_flight: int, processes: int | None, users: int | None
+) -> None:
+    args = ("--outstanding", str(outstanding), "--in-flight", str(in_flight))
+    try:
+        found = settings(*args, processes=processes, num_users=users)
+    except SettingsError:
+        assert (users is not None and (users * in_flight < outstanding or users < (processes or 1))) or (
+            outstanding < (processes or 1)
+        )
+        return
+    assert found.outstanding == outstanding <= found.users * in_flight
+    assert found.users >= found.processes
+    assert users is None or found.users == users
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--requests", "0"], "--requests should be at least 1, found 0"),
+        (["--in-flight", "0"], "--in-flight should be at least 1"),
+        (["--outstanding", "-5"], "--outstanding should be at least 1, found -5"),
+        (["--max-tokens", "0"], "--max-tokens should be at least 1"),
+        (["--poll-preset", "fast"], "one of sdk, sdk-pyqwest, plain-45s, found 'fast'"),
+        (["--body-profile", "fat"], "one of seed-equivalent, lean, full, found 'fat'"),
+        (["--observe", "pid:x"], "found 'pid:x'"),
+    ],
+)
+def test_bad_values_are_refused(args: list[str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        settings(*args)
+
+
+def test_more_outstanding_than_the_users_may_have_is_refused() -> None:
+    with pytest.raises(SettingsError, match="3000 is more than 1 users x --in-flight 2000"):
+        settings("--outstanding", "3000", num_users=1)
+
+
+def test_fewer_users_than_processes_are_refused() -> None:
+    with pytest.raises(SettingsError, match="--processes 4 needs as many users"):
+        settings(processes=4, num_users=3)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8001", "https://127.0.0.1", "http://"])
+def test_a_host_that_is_no_url_is_refused(host: str) -> None:
+    with pytest.raises(SettingsError, match="http://HOST:PORT"):
+        settings(host=host)
+
+
+@pytest.mark.parametrize(
+    ("host", "observe"),
+    [("http://127.0.0.1:9000", "port:9000"), ("http://localhost", "port:80"), ("http://192.0.2.1:9000", "none")],
+)
+def test_with_a_host_nothing_is_started_and_a_local_one_is_observed(host: str, observe: str) -> None:
+    found = settings(host=host)
+    assert (found.engine, found.server, found.target_url) == (None, None, host)
+    assert found.observe == observe
+
+
+def test_settings_survive_the_way_to_a_worker() -> None:
+    found = settings("--outstanding", "500", "--engine-args", "--seed 3 --model 'a b'")
+    assert msgspec.convert(msgspec.to_builtins(found), Settings) == found
+    assert found.engine is not None
+    assert found.engine.extra_args == ["--seed", "3", "--model", "a b"]
+
+
+def test_run_folders_are_named_by_time_and_name() -> None:
+    assert default_run_dir(Path("runs"), "2026-01-31T23:59:58Z", "soak") == Path("runs/20260131T235958Z-soak")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("300s", 300), ("250ms", 0.25), ("1.5m", 90), ("2h", 7200), ("7", 7)])
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "5 s", "1d", "inf", "1e3s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="length of time"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("outstanding", "processes", "slots", "limit", "sentence"),
+    [
+        (17_000, 1, 2048, 20_000, None),
+        (18_000, 1, 2048, 20_000, "2048 engine slots need about 20148 open files in the server"),
+        (30_000, 2, 1, 20_000, "open files in the server"),
+        (30_000, 1, 2048, 20_000, "over 1 load processes need about"),
+        (500, 1, 64, 512, "open files in one of them, but the limit is 512"),
+    ],
+)
+def test_open_files(outstanding: int, processes: int, slots: int, limit: int, sentence: str | None) -> None:
+    found = settings("--outstanding", str(outstanding), "--slots", str(slots), processes=processes)
+    if sentence is None:
+        preflight.check_files(found, limit)
+        return
+    with pytest.raises(preflight.PreflightError, match=sentence):
+        preflight.check_files(found, limit)
+
+
+def test_local_ports() -> None:
+    found = settings("--outstanding", "30000")
+    preflight.check_ports_of_clients(found, None)
+    preflight.check_ports_of_clients(found, 30_000)
+    with pytest.raises(preflight.PreflightError, match="30000 outstanding futures need as many local ports"):
+        preflight.check_ports_of_clients(found, 29_999)
