@@ -65,7 +65,7 @@ lock: $(VENV)/made
 		> requirements/$$name.txt; done
 
 proto: $(VENV)/dev
-	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --mypy_out=. server_under_test/proto/sampling.proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. server_under_test/proto/sampling.proto
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

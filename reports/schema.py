@@ -160,10 +160,12 @@ class ResourceRow(msgspec.Struct, frozen=True, kw_only=True):
     target_held_bytes: int | None = None
     target_results_served: int | None = None
     target_loop_lag_max_s: float | None = None
-    canary_s: float | None = None
+    canary_s: float | None = None  # a time-out is recorded as the time-out, a refused connection as None
+    canary_failures: int | None = None  # time-outs, refused connections and answers other than 200
     engine_rss_bytes: int | None = None
     engine_cpu_s: float | None = None
     engine_running: int | None = None
+    engine_peak_running: int | None = None
     engine_waiting: int | None = None
     engine_finished: int | None = None
     engine_slot_seconds: float | None = None
@@ -210,6 +212,8 @@ class TargetUse(msgspec.Struct, frozen=True, kw_only=True):
     fds_peak: int | None = None
     loop_lag_max_s: float | None = None
     canary_p99_s: float | None = None
+    canary_failures: int | None = None
+    results_served: int | None = None
 
 
 class LoadUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""A mock vLLM engine: slots and a queue, service times, and bodies as a real engine sends them, known in advance."""

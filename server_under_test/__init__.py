@@ -1,0 +1,1 @@
+"""The proto-once forwarding server: each result is encoded to protobuf once and served as it is."""

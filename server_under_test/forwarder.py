@@ -1,0 +1,91 @@
+"""From a submitted future to its result: a queue before the engine, the request, the one decoding, the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from server_under_test.decode import BadBodyError, sample_response
+from server_under_test.engine_client import EngineClient, EngineError
+from server_under_test.store import Failure, Future, FutureStore
+
+log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """What the engine has to be asked, and what its answer must look like.
+
+    body: JSON of POST /v1/completions. prompt: the prompt's token ids if its logprobs are wanted.
+    """
+
+    body: bytes
+    samples: int
+    max_tokens: int | None
+    prompt: Sequence[int] | None
+
+
+class Forwarder:
+    """Runs jobs first come first served, ``limit`` at once. A job that waits is an entry in a queue, not a task."""
+
+    def __init__(self, store: FutureStore, engine: EngineClient, limit: int) -> None:
+        self._store = store
+        self._engine = engine
+        self._limit = limit
+        self._waiting: OrderedDict[Future, Job] = OrderedDict()
+        self._running: dict[Future, asyncio.Task[None]] = {}
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def forward(self, future: Future, job: Job) -> None:
+        """See to it that ``future`` ends, ready or failed."""
+        self._waiting[future] = job
+        self._start_next()
+
+    def cancel(self, future: Future) -> None:
+        """The result is not wanted any more; an engine request under way is broken off."""
+        if self._waiting.pop(future, None) is None and (task := self._running.get(future)) is not None:
+            task.cancel()
+        self._store.fail(future, Failure("The future was cancelled.", "user"), time.monotonic())
+
+    def _start_next(self) -> None:
+        while self._waiting and len(self._running) < self._limit:
+            future, job = self._waiting.popitem(last=False)
+            self._running[future] = asyncio.create_task(self._run(future, job))
+
+    async def _run(self, future: Future, job: Job) -> None:
+        try:
+            await self._get_result(future, job)
+        finally:
+            del self._running[future]
+            self._start_next()
+
+    async def _get_result(self, future: Future, job: Job) -> None:
+        try:
+            answer = await self._engine.complete(job.body)
+            result = sample_response(answer, job.samples, job.max_tokens, job.prompt)
+        except (EngineError, BadBodyError) as error:
+            self._store.fail(future, Failure(str(error), "server"), time.monotonic())
+        except Exception:
+            # A bug of ours must not leave the future pending, with its clients waiting for an hour.
+            log.exception("A result could not be made")
+            self._store.fail(future, Failure("The server failed to make the result.", "server"), time.monotonic())
+        else:
+            self._store.complete(future, result, time.monotonic())
+
+    async def stop(self) -> None:
+        """Break off what runs, forget what waits."""
+        self._waiting.clear()
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,139 @@
+"""Requests of the sampling API as they stand on the wire, and what is wrong with a malformed one."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+MAX_SAMPLES = 256
+
+
+class MalformedError(Exception):
+    """A request that can't be understood; the text is a sentence that names the field."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A part of a prompt. tokens stays JSON: its thousands of numbers go to the engine as they came."""
+
+    tokens: msgspec.Raw
+    type: str | None = "encoded_text"
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    chunks: list[Chunk]
+
+
+class SamplingParams(msgspec.Struct, frozen=True):
+    """Absent and null mean the same: the engine's default."""
+
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    stop: str | list[str] | list[int] | None = None
+
+
+class SampleRequest(msgspec.Struct, frozen=True):
+    """Body of asample."""
+
+    prompt: Prompt
+    sampling_params: SamplingParams
+    num_samples: Annotated[int, msgspec.Meta(ge=1, le=MAX_SAMPLES)] | None = 1
+    sampling_session_id: str | None = None
+    seq_id: int | None = None
+    base_model: str | None = None
+    model_path: str | None = None
+    prompt_logprobs: bool | None = None
+    topk_prompt_logprobs: int | None = 0
+    topk_sample_logprobs: int | None = 0
+
+    @property
+    def samples(self) -> int:
+        return self.num_samples or 1
+
+
+class RetrieveRequest(msgspec.Struct, frozen=True):
+    """Body of retrieve_future and of cancel_future."""
+
+    request_id: str
+    allow_metadata_only: bool | None = False
+
+
+class CreateSamplingSessionRequest(msgspec.Struct, frozen=True):
+    session_id: str
+    base_model: str | None = None
+    model_path: str | None = None
+
+
+class SessionRequest(msgspec.Struct, frozen=True):
+    session_id: str
+
+
+class SamplingSessionRequest(msgspec.Struct, frozen=True):
+    sampling_session_id: str
+
+
+T = TypeVar("T")
+
+
+def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Raises MalformedError with the path of the field that is wrong."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise MalformedError(f"{error}.") from error
+    except msgspec.DecodeError as error:
+        raise MalformedError(f"The body is not JSON: {error}.") from error
+
+
+_sample_request = msgspec.json.Decoder(SampleRequest)
+
+
+def parse_sample_request(body: bytes) -> SampleRequest:
+    """Raises MalformedError."""
+    request = parse(body, _sample_request)
+    for name in ("topk_prompt_logprobs", "topk_sample_logprobs"):
+        if getattr(request, name):
+            raise MalformedError(f"{name} is not supported by this server: leave it out or send 0.")
+    return request
+
+
+def prompt_tokens(prompt: Prompt) -> bytes:
+    """All chunks' token ids as one JSON list, without a Python object a token. Raises MalformedError."""
+    parts = []
+    for number, chunk in enumerate(prompt.chunks):
+        if chunk.type not in ("encoded_text", None):
+            raise MalformedError(f"prompt.chunks[{number}].type should be encoded_text, found '{chunk.type}'.")
+        tokens = bytes(chunk.tokens)
+        # It is JSON already; of digits, commas and one pair of brackets only a flat list of whole numbers can be made.
+        if tokens.translate(None, b"0123456789, \t\r\n") != b"[]":
+            raise MalformedError(f"prompt.chunks[{number}].tokens should be a list of token ids.")
+        if inner := tokens.strip()[1:-1].strip():
+            parts.append(inner)
+    if not parts:
+        raise MalformedError("prompt.chunks holds no tokens; send one at least.")
+    return b"[" + b",".join(parts) + b"]"
+
+
+def completion_body(model: str, request: SampleRequest, prompt: bytes) -> bytes:
+    """The engine's request for a sample: JSON of POST /v1/completions."""
+    params = request.sampling_params
+    fields: dict[str, object] = {
+        "model": model,
+        "prompt": msgspec.Raw(prompt),
+        "n": request.samples,
+        "logprobs": 1,
+        "stream": False,
+        "return_token_ids": True,
+    }
+    for name in ("max_tokens", "seed", "temperature", "top_k", "top_p"):
+        if (value := getattr(params, name)) is not None:
+            fields[name] = value
+    if params.stop:
+        ids = isinstance(params.stop, list) and isinstance(params.stop[0], int)
+        fields["stop_token_ids" if ids else "stop"] = params.stop
+    if request.prompt_logprobs:
+        fields["prompt_logprobs"] = 1
+    return msgspec.json.encode(fields)
