@@ -32,7 +32,7 @@ class SamplingParams(msgspec.Struct, frozen=True):
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
-    stop: str | list[str] | list[int] | None = None
+    stop: str | list[str | int] | None = None
 
 
 class SampleRequest(msgspec.Struct, frozen=True):
