@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from mockengine.corpus import PROFILES
+from mockengine.corpus import PROFILES, BodyProfile
 
 from locustfiles.durations import parse_duration
 from locustfiles.polling import PRESETS
@@ -27,7 +27,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     slots: int
     service_time: str
-    body_profile: str
+    body_profile: BodyProfile
     corpus_seed: int
     extra_args: list[str]
 

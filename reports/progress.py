@@ -7,7 +7,7 @@ from reports.schema import TimelineRow
 
 
 def progress_line(
-    now: TimelineRow, earlier: TimelineRow | None, requests: int, target_rss_bytes: int | None = None
+    earlier: TimelineRow | None, now: TimelineRow, requests: int, target_rss_bytes: int | None = None
 ) -> str:
     """One line: delivered of total, rate, outstanding, re-polls, failed, the server's RSS and the time left.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -11,18 +9,17 @@ import msgspec
 
 from reports import environment
 from reports.assessment import assess
-from reports.rows import RowError, RowWriter, read_last_row, read_rows
+from reports.errors import RunFolderError, explained
+from reports.rows import RowWriter, read_last_row, read_rows
 from reports.schema import SCHEMA_VERSION, LoadFacts, ResourceRow, RunDocument, TimelineRow
 
-
-class RunFolderError(Exception):
-    """A run folder cannot be made, read or written; the message is a sentence for the user."""
+__all__ = ["RunFolder", "RunFolderError"]
 
 
 class RunFolder:
     """A directory with run.json, histograms.json, timeline.csv, resources.csv, logs/ and report.html.
 
-    Every method raises RunFolderError.
+    Every method raises RunFolderError when the disk or the content is not as it must be.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +36,7 @@ class RunFolder:
         folder = cls(Path(path))
         if folder.path.exists():
             raise RunFolderError(f"the run folder {path} exists already; choose another one, or remove it.")
-        with _sentences(f"cannot make the run folder {path}"):
+        with explained(f"cannot make the run folder {path}"):
             folder.logs.mkdir(parents=True)
         return folder
 
@@ -52,27 +49,18 @@ class RunFolder:
             raise RunFolderError(f"{path} is no run folder: it has no run.json.")
         return folder
 
-    @contextmanager
-    def timeline_writer(self) -> Iterator[TimelineWriter]:
-        with _sentences(f"cannot make {self.timeline_csv}"):
-            rows = RowWriter(self.timeline_csv, TimelineRow)
-        with rows:
-            yield TimelineWriter(rows, self.timeline_csv)
+    def timeline_writer(self) -> RowWriter[TimelineRow]:
+        return RowWriter(self.timeline_csv, TimelineRow)
 
     def timeline(self) -> list[TimelineRow]:
-        """The rows of timeline.csv; none when the run ended before there was one."""
-        with _sentences(f"cannot read {self.timeline_csv}"):
-            return read_rows(self.timeline_csv, TimelineRow) if self.timeline_csv.exists() else []
+        return read_rows(self.timeline_csv, TimelineRow)
 
     def resources(self) -> list[ResourceRow]:
-        """The rows of resources.csv; none when nothing was observed."""
-        with _sentences(f"cannot read {self.resources_csv}"):
-            return read_rows(self.resources_csv, ResourceRow) if self.resources_csv.exists() else []
+        return read_rows(self.resources_csv, ResourceRow)
 
-    def latest_resources(self) -> ResourceRow | None:
+    def last_resource(self) -> ResourceRow | None:
         """What the observer wrote last, at the cost of a few kilobytes read; None before its first sample."""
-        with _sentences(f"cannot read {self.resources_csv}"):
-            return read_last_row(self.resources_csv, ResourceRow) if self.resources_csv.exists() else None
+        return read_last_row(self.resources_csv, ResourceRow)
 
     def checkpoint(self, facts: LoadFacts) -> None:
         """Make run.json hold what is known so far, with the verdict invalid, in case the run is killed."""
@@ -86,13 +74,16 @@ class RunFolder:
         self._replace(self.run_json, _pretty(slim))
 
     def read_document(self) -> RunDocument:
-        with _sentences(f"cannot read {self.run_json}"):
-            version = msgspec.json.decode(self.run_json.read_bytes(), type=_Version).schema_version
+        """What write_document wrote, the histograms included."""
+        with explained(f"cannot read {self.run_json}"):
+            content = self.run_json.read_bytes()
+            version = msgspec.json.decode(content, type=_Version).schema_version
             if version != SCHEMA_VERSION:
                 raise RunFolderError(
-                    f"{self.run_json} has schema version {version}, and this version of repoll reads {SCHEMA_VERSION}."
+                    f"{self.run_json} has schema version {version}; this repoll reads version {SCHEMA_VERSION} only."
                 )
-            document = msgspec.json.decode(self.run_json.read_bytes(), type=RunDocument)
+            document = msgspec.json.decode(content, type=RunDocument)
+        with explained(f"cannot read {self.histograms_json}"):
             histograms = msgspec.json.decode(self.histograms_json.read_bytes(), type=_Histograms).histograms
         facts = msgspec.structs.replace(document.facts, histograms=histograms)
         return msgspec.structs.replace(document, facts=facts)
@@ -104,25 +95,13 @@ class RunFolder:
         # A reader finds the old file or the new one, never half of one. There is no fsync: a killed process loses
         # nothing without it, and it would stall the load for as long as the disk takes.
         temporary = path.with_name(path.name + ".new")
-        with _sentences(f"cannot write {path}"):
+        with explained(f"cannot write {path}"):
             try:
                 temporary.write_bytes(content)
                 temporary.replace(path)
             except OSError:
                 temporary.unlink(missing_ok=True)
                 raise
-
-
-class TimelineWriter:
-    """Appends rows to timeline.csv, each flushed."""
-
-    def __init__(self, rows: RowWriter[TimelineRow], path: Path) -> None:
-        self._rows = rows
-        self._path = path
-
-    def write(self, row: TimelineRow) -> None:
-        with _sentences(f"cannot write {self._path}"):
-            self._rows.write(row)
 
 
 class _Version(msgspec.Struct):
@@ -135,13 +114,3 @@ class _Histograms(msgspec.Struct):
 
 def _pretty(content: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
-
-
-@contextmanager
-def _sentences(failure: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunFolderError(f"{failure}: {(error.strerror or str(error)).lower()}.") from error
-    except (RowError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RunFolderError(f"{failure}: {error}.") from error

@@ -87,7 +87,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process of the load generator used. cpu_utilisation is of one core, over the steady window or the run."""
+    """What one process of the load used. cpu_utilisation is of one core, over the steady window or the run."""
 
     cpu_s: float
     cpu_utilisation: float
@@ -233,6 +233,14 @@ class EngineUse(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s_per_result: float | None = None
 
 
+class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule of "what limited this run": whether it holds (None: not measured), and its figure in a sentence."""
+
+    limited_by: LimitedBy
+    holds: bool | None
+    why: str
+
+
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """``run.json``."""
 
@@ -248,5 +256,6 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineUse
     limited_by: LimitedBy | None
     limited_by_why: str
+    limits: list[LimitRule]
     environment: dict[str, Any]
     facts: LoadFacts

@@ -106,26 +106,27 @@ async def _serve(options: argparse.Namespace) -> None:
         sweep_interval_s=options.sweep_interval,
         api_key=os.environ.get(API_KEY_VARIABLE),
     )
-    async with EngineClient(options.engine, options.engine_connections) as engine:
-        server = Server(server_options, engine, boot=secrets.token_hex(8))
-        # handler_cancellation: a client that goes away ends its poll, which is then neither held nor answered.
-        runner = web.AppRunner(
-            server.app(),
-            access_log=None,
-            handler_cancellation=True,
-            keepalive_timeout=KEEP_ALIVE_S,
-            shutdown_timeout=0.0,
-        )
-        await runner.setup()
-        background = asyncio.create_task(server.run_background())
-        try:
-            await web.TCPSite(runner, options.host, options.port, backlog=LISTEN_BACKLOG).start()
-            print(f"server_under_test ready on http://{options.host}:{options.port}", flush=True)
-            await stop.wait()
-        finally:
-            background.cancel()
-            await server.stop()
-            await runner.cleanup()
+    engine = EngineClient(options.engine)
+    server = Server(server_options, engine, boot=secrets.token_hex(8))
+    # handler_cancellation: a client that goes away ends its poll, which is then neither held nor answered.
+    runner = web.AppRunner(
+        server.app(),
+        access_log=None,
+        handler_cancellation=True,
+        keepalive_timeout=KEEP_ALIVE_S,
+        shutdown_timeout=0.0,
+    )
+    await runner.setup()
+    background = asyncio.create_task(server.run_background())
+    try:
+        await web.TCPSite(runner, options.host, options.port, backlog=LISTEN_BACKLOG).start()
+        print(f"server_under_test ready on http://{options.host}:{options.port}", flush=True)
+        await stop.wait()
+    finally:
+        background.cancel()
+        await server.stop()
+        engine.close()
+        await runner.cleanup()
 
 
 if __name__ == "__main__":

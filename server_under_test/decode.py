@@ -1,20 +1,22 @@
 """From the engine's JSON body straight to the bytes that clients are served: decoded once, encoded once.
 
-Token ids and logprobs are read as buffers, so that no Python object is made per token; only a body that a buffer can't
-hold (nulls among the logprobs, or the NaN and Infinity that Python servers write though JSON has none) is read the slow
-way.
+Token ids and logprobs are read as buffers (pysimdjson), so that no Python object is made per token. Most of a vLLM
+body is text, strings and dictionaries that no result needs, so the two arrays are first cut out, see ``_skim``; a body
+that is not laid out as vLLM does it, or whose prompt logprobs are wanted, is parsed whole.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import simdjson
 
+from server_under_test.http_answer import Body
 from server_under_test.proto import SampledSequence, SampleResponse, StopReason
 
 _STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
@@ -26,41 +28,108 @@ class BadBodyError(Exception):
     """The engine's body is no usable answer; the text is a sentence."""
 
 
-def sample_response(body: bytes, samples: int, max_tokens: int | None, prompt: Sequence[int] | None) -> bytes:
-    """A serialized SampleResponse from the body of POST /v1/completions.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a result needs of one choice. token_ids and logprobs: int64 and float64 arrays of shape (n,)."""
+
+    index: int
+    finish_reason: str | None
+    token_ids: npt.NDArray[np.int64]
+    logprobs: npt.NDArray[np.float64]
+
+
+def sample_response(body: Body, samples: int, max_tokens: int | None, prompt: Sequence[int] | None) -> bytes:
+    """A serialized SampleResponse from the body of POST /v1/completions, of which nothing is kept.
 
     samples: how many choices were asked for. max_tokens: how many tokens a choice may have, if that was said.
     prompt: the prompt's token ids when its logprobs were asked for, else None. Raises BadBodyError.
     """
-    choices = _choices(body)
-    if len(choices) != samples:
-        raise BadBodyError(f"The engine sent {len(choices)} choices where {samples} were asked for.")
-    by_index: dict[int, Any] = {}
-    for choice in choices:
-        by_index[_field(choice, "index", 0)] = choice
-    if sorted(by_index) != list(range(samples)):
-        raise BadBodyError(f"The engine's {samples} choices have the indices {sorted(by_index)}.")
-    response = SampleResponse(sequences=[_sequence(by_index[index], max_tokens) for index in range(samples)])
-    if prompt is not None:
-        response.prompt_logprobs = _prompt_logprobs(by_index[0], prompt)
-    return response.SerializeToString()
+    prompt_logprobs: bytes | None = None
+    choices = _skim(body, samples) if prompt is None else None
+    if choices is None:
+        documents = _choices(body)
+        choices = [_choice(document) for document in documents]
+        if prompt is not None and documents:
+            prompt_logprobs = _prompt_logprobs(documents[0], prompt)
+    if sorted(choice.index for choice in choices) != list(range(samples)):
+        found = ", ".join(str(choice.index) for choice in choices) or "none"
+        raise BadBodyError(f"The engine should have sent {samples} choices with an index each, found: {found}.")
+    sequences = [_sequence(choice, max_tokens) for choice in sorted(choices, key=lambda choice: choice.index)]
+    return SampleResponse(sequences=sequences, prompt_logprobs=prompt_logprobs).SerializeToString()
 
 
-def _choices(body: bytes) -> Sequence[Any]:
+def _sequence(choice: Choice, max_tokens: int | None) -> SampledSequence:
+    count = len(choice.token_ids)
+    if max_tokens is not None and count > max_tokens:
+        raise BadBodyError(f"The engine sent {count} tokens where {max_tokens} were asked for.")
+    if len(choice.logprobs) != count:
+        raise BadBodyError(f"The engine sent {count} tokens but {len(choice.logprobs)} logprobs.")
+    if choice.finish_reason not in _STOP_REASONS:
+        raise BadBodyError(f"The engine ended the generation with the reason {choice.finish_reason!r}.")
+    return SampledSequence(
+        stop_reason=_STOP_REASONS[choice.finish_reason],
+        tokens=choice.token_ids.astype("<i4").tobytes(),
+        logprobs=choice.logprobs.astype("<f4").tobytes(),
+    )
+
+
+# The quick way
+
+
+def _skim(body: Body, samples: int) -> list[Choice] | None:
+    """The choices of a body that is laid out as vLLM does it, without parsing the rest of it; None for any other.
+
+    A key is looked for by its bytes, quotes and colon included. That is safe in JSON: within a string, a quote is
+    escaped, so that these bytes can be nothing but a key; and the arrays hold numbers and nulls only, so that the next
+    bracket ends them. For a body of 2.7 MB and 32,768 tokens this takes a third of the time of parsing all of it.
+    """
     try:
-        document: Any = _parser.parse(body)
-    except (ValueError, UnicodeDecodeError) as error:
-        document = _lenient(body, error)
+        choices, at = [], body.buffer.index(b'"choices":[', body.start, body.stop)
+        for number in range(samples):
+            last = number == samples - 1
+            choice, at = _skim_choice(body, at, last)
+            choices.append(choice)
+        if body.buffer.find(b'"token_ids":[', at, body.stop) >= 0 or bytes(body.part(body.stop - 1, body.stop)) != b"}":
+            return None
+    except ValueError:  # a key is not where it should be, or what it stands for is no JSON
+        return None
+    return choices
+
+
+def _skim_choice(body: Body, start: int, last: bool) -> tuple[Choice, int]:
+    """The choice after ``start``, and where it ends. Raises ValueError."""
+    buffer, stop = body.buffer, body.stop
+    at = buffer.index(b'"index":', start, stop) + len(b'"index":')
+    index = int(buffer[at : buffer.index(b",", at, stop)])
+    logprobs_start = buffer.index(b'"token_logprobs":[', at, stop) + len(b'"token_logprobs":')
+    logprobs_stop = buffer.index(b"]", logprobs_start, stop) + 1
+    # The text's token strings and top logprobs lie between: from the end it is nearer.
+    find_ids: Callable[[bytes, int, int], int] = buffer.rindex if last else buffer.index
+    ids_start = find_ids(b'"token_ids":[', logprobs_stop, stop) + len(b'"token_ids":')
+    ids_stop = buffer.index(b"]", ids_start, stop) + 1
+    at = buffer.rindex(b'"finish_reason":', logprobs_stop, ids_start) + len(b'"finish_reason":')
+    finish_reason = json.loads(buffer[at : buffer.index(b",", at, ids_start)])
+    token_ids = _numbers(_parser.parse(body.part(ids_start, ids_stop)), np.int64, "token_ids")
+    logprobs = _numbers(_parser.parse(body.part(logprobs_start, logprobs_stop)), np.float64, "token_logprobs")
+    return Choice(index, finish_reason, token_ids, logprobs), ids_stop
+
+
+# The thorough way
+
+
+def _choices(body: Body) -> Sequence[Any]:
     try:
-        choices = document["choices"]
-        len(choices)
+        document: Any = _parser.parse(body.whole())
+    except ValueError as error:
+        document = _lenient(bytes(body.whole()), error)
+    try:
+        return document["choices"][:]  # type: ignore[no-any-return]  # objects, or simdjson's proxies for them
     except (KeyError, TypeError) as error:
         raise BadBodyError("The engine's answer has no choices.") from error
-    return choices  # type: ignore[no-any-return]  # a list, or simdjson's untyped array
 
 
 def _lenient(body: bytes, error: Exception) -> Any:
-    """What Python's own parser makes of a body that is no JSON: it knows NaN and Infinity."""
+    """What Python's own parser makes of a body that is no JSON: it knows the NaN and Infinity that Python writes."""
     try:
         return json.loads(body)
     except ValueError:
@@ -68,29 +137,20 @@ def _lenient(body: bytes, error: Exception) -> Any:
         raise BadBodyError(f"The engine's answer is not JSON ({error}): it begins with {start!r}.") from error
 
 
-def _field(choice: Any, name: str, default: Any) -> Any:
-    try:
-        return choice[name]
-    except KeyError:
-        return default
-
-
-def _sequence(choice: Any, max_tokens: int | None) -> SampledSequence:
-    tokens = _numbers(_field(choice, "token_ids", None), np.int64, "token_ids")
-    if max_tokens is not None and len(tokens) > max_tokens:
-        raise BadBodyError(f"The engine sent {len(tokens)} tokens where {max_tokens} were asked for.")
-    logprobs_of_all_kinds = _field(choice, "logprobs", None) or {}
-    logprobs = _numbers(_field(logprobs_of_all_kinds, "token_logprobs", None), np.float64, "logprobs")
-    if len(logprobs) != len(tokens):
-        raise BadBodyError(f"The engine sent {len(tokens)} tokens but {len(logprobs)} logprobs.")
-    finish_reason = _field(choice, "finish_reason", None)
-    if finish_reason not in _STOP_REASONS:
-        raise BadBodyError(f"The engine ended the generation with the reason {finish_reason!r}.")
-    return SampledSequence(
-        stop_reason=_STOP_REASONS[finish_reason],
-        tokens=tokens.astype("<i4").tobytes(),
-        logprobs=logprobs.astype("<f4").tobytes(),
+def _choice(document: Any) -> Choice:
+    return Choice(
+        _field(document, "index", 0),
+        _field(document, "finish_reason"),
+        _numbers(_field(document, "token_ids"), np.int64, "token_ids"),
+        _numbers(_field(_field(document, "logprobs"), "token_logprobs"), np.float64, "token_logprobs"),
     )
+
+
+def _field(document: Any, name: str, default: Any = None) -> Any:
+    try:
+        return document[name]
+    except (KeyError, TypeError):
+        return default
 
 
 def _numbers(array: Any, dtype: type, name: str) -> npt.NDArray[Any]:
@@ -110,9 +170,9 @@ def _numbers(array: Any, dtype: type, name: str) -> npt.NDArray[Any]:
         raise BadBodyError(f"The engine's {name} are not all numbers.") from error
 
 
-def _prompt_logprobs(choice: Any, prompt: Sequence[int]) -> bytes:
+def _prompt_logprobs(document: Any, prompt: Sequence[int]) -> bytes:
     """Each prompt token's logprob as float32, NaN where the engine gives none (the first position)."""
-    positions = _field(choice, "prompt_logprobs", None)
+    positions = _field(document, "prompt_logprobs")
     if positions is None or len(positions) != len(prompt):
         found = "none" if positions is None else len(positions)
         raise BadBodyError(f"The engine sent {found} prompt logprobs for {len(prompt)} prompt tokens.")

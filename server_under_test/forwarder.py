@@ -71,8 +71,9 @@ class Forwarder:
 
     async def _get_result(self, future: Future, job: Job) -> None:
         try:
-            answer = await self._engine.complete(job.body)
-            result = sample_response(answer, job.samples, job.max_tokens, job.prompt)
+            result = await self._engine.complete(
+                job.body, lambda answer: sample_response(answer, job.samples, job.max_tokens, job.prompt)
+            )
         except (EngineError, BadBodyError) as error:
             self._store.fail(future, Failure(str(error), "server"), time.monotonic())
         except Exception:

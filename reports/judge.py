@@ -1,0 +1,83 @@
+"""The verdict: whether the run is a measurement at all (invalid if not), and then whether the target passed."""
+
+from __future__ import annotations
+
+from reports.limits import saturation
+from reports.schema import EngineUse, LoadFacts, LoadUse, TargetUse, Verdict
+
+
+def judge(facts: LoadFacts, load: LoadUse, target: TargetUse, engine: EngineUse) -> tuple[Verdict, list[str]]:
+    """The verdict and its reasons as sentences: those that make the run invalid first, then those that fail it.
+
+    invalid: the run has not ended or was cut; the load generator was saturated; nothing was delivered; results were
+    not verified; the counts of load, target and engine do not add up (a count that is None was not measured and is not
+    compared).
+    fail: a future failed, was lost, doubled or foreign, or not every requested future was delivered.
+    """
+    invalid = [*_not_whole(facts), *_saturated(load), *_unverified(facts)]
+    if facts.ended is not None:
+        invalid += _irreconcilable(facts, target.results_served, engine.finished)
+    failed = _failed(facts)
+    if invalid:
+        return "invalid", invalid + failed
+    if failed:
+        return "fail", failed
+    return "pass", [f"All {facts.futures.delivered:,} futures were delivered once, and their results verified."]
+
+
+def _not_whole(facts: LoadFacts) -> list[str]:
+    if facts.ended is None:
+        return ["The run has not ended."]
+    if facts.ended == "cut":
+        return [facts.cut_reason or "The run was cut short."]
+    return []
+
+
+def _saturated(load: LoadUse) -> list[str]:
+    if not load.saturated:
+        return []
+    figures = saturation(load.cpu_utilisation, load.lag_p99_s)
+    return [f"The load generator was saturated, so this does not measure the target: {figures}; add --processes."]
+
+
+def _unverified(facts: LoadFacts) -> list[str]:
+    futures = facts.futures
+    if not futures.delivered:
+        return ["No future was delivered."]
+    unverified = futures.delivered - futures.verified - futures.foreign
+    return [f"{unverified:,} delivered results were not verified."] if unverified > 0 else []
+
+
+def _irreconcilable(facts: LoadFacts, served: int | None, finished: int | None) -> list[str]:
+    futures = facts.futures
+    reasons = []
+    ended = futures.delivered + futures.failed + futures.lost + futures.cancelled + futures.abandoned
+    if ended != futures.submitted:
+        reasons.append(f"{futures.submitted:,} futures were submitted, and {ended:,} ended.")
+    if served is not None and served < futures.delivered:
+        reasons.append(f"{futures.delivered:,} futures were delivered, and the target says it served {served:,}.")
+    if finished is not None and finished < futures.delivered:
+        reasons.append(f"{futures.delivered:,} futures were delivered, and the engine finished {finished:,} requests.")
+    if finished is not None and finished > futures.submitted:
+        reasons.append(
+            f"The engine finished {finished:,} requests for {futures.submitted:,} futures: submits ran twice, or "
+            "something else used the engine."
+        )
+    return reasons
+
+
+def _failed(facts: LoadFacts) -> list[str]:
+    futures = facts.futures
+    reasons = [
+        f"{count:,} {'future' if count == 1 else 'futures'} {what}."
+        for count, what in (
+            (futures.failed, "failed"),
+            (futures.lost, "lost"),
+            (futures.doubled, "ended twice, or had the id of another one (doubled)"),
+            (futures.foreign, "got the result of another one (foreign)"),
+        )
+        if count
+    ]
+    if facts.ended == "complete" and futures.delivered != facts.workload.requests:
+        reasons.append(f"{futures.delivered:,} of the {facts.workload.requests:,} requested futures were delivered.")
+    return reasons

@@ -1,0 +1,131 @@
+"""What limited this run: the rules, in the order in which they are asked, and the figures that they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from reports.schema import LimitRule, LoadUse, ResourceRow
+from reports.series import column, growth, within
+from reports.steady import Window
+
+# One process of the load is one thread. From 0.9 of a core on, work waits for its turn about ten times as long as it
+# takes (1 / (1 - 0.9), the M/M/1 queue), and latencies contain that wait.
+SATURATED_UTILISATION = 0.9
+# A greenlet that wakes up this late adds as much to the latency it measures: no longer small beside a poll's answer.
+SATURATED_LAG_S = 0.1
+
+# Handing a slot from one request to the next takes a moment, so a full engine stays a little below 1.
+ENGINE_FULL = 0.95
+# The target is one process with one event loop, so one core is all that it can use.
+TARGET_BUSY_CORES = 0.9
+# The loop was this late in every other sample's worst case: long enough to be felt in every answer.
+TARGET_LAG_S = 0.25
+# Interrupts and sampling leave a few per cent idle on a machine that has nothing left to give.
+MACHINE_BUSY = 0.95
+
+
+class Utilisation(NamedTuple):
+    """How busy each part was over a window; None is what was not measured."""
+
+    engine: float | None  # occupied share of the slots
+    target_cores: float | None
+    target_lag_s: float | None  # the median of the samples' worst loop lags
+    machine: float | None  # busy share of all cores
+
+
+def is_saturated(cpu_utilisation: float, lag_p99_s: float) -> bool:
+    return cpu_utilisation > SATURATED_UTILISATION or lag_p99_s > SATURATED_LAG_S
+
+
+def saturation(cpu_utilisation: float, lag_p99_s: float) -> str:
+    return (
+        f"its busiest process used {cpu_utilisation:.2f} of a core (saturated: {SATURATED_UTILISATION:.2f}), "
+        f"and 1 in 100 wake-ups was {1000 * lag_p99_s:.0f} ms late or more (saturated: {1000 * SATURATED_LAG_S:.0f} ms)"
+    )
+
+
+def utilisation(resources: Sequence[ResourceRow], window: Window, slots: int | None) -> Utilisation:
+    """The figures over a window. ``slots`` is None for an engine that is not ours."""
+    times = column(resources, "monotonic_s")
+
+    def rate(name: str) -> float | None:
+        grown = growth(times, column(resources, name), *window)
+        return grown[0] / grown[1] if grown else None
+
+    def samples(name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return within(times, column(resources, name), *window)
+
+    occupied = rate("engine_slot_seconds")
+    lags = samples("target_loop_lag_max_s")
+    machine = samples("machine_cpu_utilisation")
+    return Utilisation(
+        engine=occupied / slots if occupied is not None and slots else None,
+        target_cores=rate("target_cpu_s"),
+        target_lag_s=float(np.median(lags)) if lags.size else None,
+        machine=float(machine.mean()) if machine.size else None,
+    )
+
+
+def limit_rules(load: LoadUse, use: Utilisation, arrivals: str) -> list[LimitRule]:
+    """Every rule with its figure, in order; the first that holds names what limited the run.
+
+    The load comes first, because nothing can be said of the rest when it was saturated. The engine comes before the
+    target: a full engine is the intended limit, however busy the target is. Arrivals hold when nothing else does, and
+    everything else was measured.
+    """
+    rules = [
+        LimitRule(
+            limited_by="load",
+            holds=load.saturated,
+            why=f"Load generator: {saturation(load.cpu_utilisation, load.lag_p99_s)}.",
+        ),
+        _engine(use.engine),
+        _target(use.target_cores, use.target_lag_s),
+        _machine(use.machine),
+    ]
+    return [*rules, _arrivals(rules, arrivals)]
+
+
+def _engine(utilisation: float | None) -> LimitRule:
+    if utilisation is None:
+        return LimitRule(limited_by="engine", holds=None, why="Engine: its occupied slots were not measured.")
+    return LimitRule(
+        limited_by="engine",
+        holds=utilisation >= ENGINE_FULL,
+        why=f"Engine: {100 * utilisation:.1f} % of its slot time was occupied (full: {100 * ENGINE_FULL:.0f} %).",
+    )
+
+
+def _target(cores: float | None, lag_s: float | None) -> LimitRule:
+    if cores is None:
+        return LimitRule(limited_by="target", holds=None, why="Target: its CPU was not measured.")
+    lag = "not measured" if lag_s is None else f"{1000 * lag_s:.0f} ms"
+    return LimitRule(
+        limited_by="target",
+        holds=cores >= TARGET_BUSY_CORES or (lag_s is not None and lag_s >= TARGET_LAG_S),
+        why=f"Target: it used {cores:.2f} cores (busy: {TARGET_BUSY_CORES:.2f}), and its event loop's worst lag in a "
+        f"typical sample was {lag} (stalled: {1000 * TARGET_LAG_S:.0f} ms).",
+    )
+
+
+def _machine(utilisation: float | None) -> LimitRule:
+    if utilisation is None:
+        return LimitRule(limited_by="machine", holds=None, why="Machine: its CPU was not measured.")
+    return LimitRule(
+        limited_by="machine",
+        holds=utilisation >= MACHINE_BUSY,
+        why=f"Machine: {100 * utilisation:.0f} % of all its cores was in use (full: {100 * MACHINE_BUSY:.0f} %).",
+    )
+
+
+def _arrivals(others: list[LimitRule], arrivals: str) -> LimitRule:
+    if any(rule.holds for rule in others):
+        holds, why = False, f"Arrivals ({arrivals}): something else was at its limit."
+    elif any(rule.holds is None for rule in others):
+        holds, why = None, f"Arrivals ({arrivals}): cannot be told from what was not measured."
+    else:
+        holds, why = True, f"Arrivals ({arrivals}): nothing was at its limit, so the load asked for no more."
+    return LimitRule(limited_by="arrivals", holds=holds, why=why)

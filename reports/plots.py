@@ -1,0 +1,270 @@
+"""The plots of a report, each with its unit and a sentence that says what to see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from reports.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, draw, line
+from reports.percentiles import curve
+from reports.retention import predicted_retention
+from reports.schema import ResourceRow, RunDocument, TimelineRow
+from reports.series import Column, column, measured, rates
+
+# Spikes of a second hide the level of a rate, and an average hides the spikes: both are drawn.
+_AVERAGED_S = 10.0
+
+_GIGABYTE = 1e9
+_PERCENTILES = [100 * (1 - 10 ** (-step / 20)) for step in range(101)]  # 0 to 99.999, even on the log axis
+_PERCENTILE_TICKS = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
+_PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE}
+
+
+class Plot(NamedTuple):
+    """One figure: what it shows, what to see in it, and its <svg> element."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+class _Clock(NamedTuple):
+    """The time axis of a run: moments since its start, in the unit that suits its length."""
+
+    started_s: float
+    duration_s: float
+    unit: str
+    unit_s: float
+
+    @classmethod
+    def of(cls, document: RunDocument) -> _Clock:
+        units = (("s", 1.0, 600.0), ("min", 60.0, 10_800.0), ("h", 3600.0, np.inf))
+        unit, unit_s = next((unit, unit_s) for unit, unit_s, up_to in units if document.run.duration_s <= up_to)
+        return cls(document.facts.started_monotonic_s, document.run.duration_s, unit, unit_s)
+
+    def since_start(self, monotonic_s: Column) -> Column:
+        return (monotonic_s - self.started_s) / self.unit_s
+
+    def label(self, axes: Axes, quantity: str) -> None:
+        """Name both axes, and make all plots of a page span the same time."""
+        axes.set_xlim(0, max(self.duration_s, 1.0) / self.unit_s)
+        axes.set_xlabel(f"time since the start ({self.unit})")
+        axes.set_ylabel(quantity)
+
+
+class _Series:
+    """Rows as columns over the run's time axis."""
+
+    def __init__(self, rows: Sequence[msgspec.Struct], clock: _Clock) -> None:
+        self.rows = rows
+        self.clock = clock
+        self.monotonic_s = column(rows, "monotonic_s")
+        self.times = clock.since_start(self.monotonic_s)
+
+    def line(self, axes: Axes, name: str, color: str, label: str, factor: float = 1.0) -> None:
+        """A field over time; nothing when it was never measured."""
+        values = column(self.rows, name)
+        if not np.isnan(values).all():
+            line(axes, self.times, factor * values, color, label)
+
+    def rate_line(self, axes: Axes, name: str, color: str, label: str) -> None:
+        """A counter's growth a second, and its running average over the spikes."""
+        monotonic_s, values = measured(self.monotonic_s, column(self.rows, name))
+        times, per_s = rates(monotonic_s, values)
+        if not times.size:
+            return
+        line(axes, self.clock.since_start(times), per_s, color, None, linewidth=0.6, alpha=0.4)
+        line(axes, self.clock.since_start(times), _averaged(monotonic_s, values), color, label)
+
+
+def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Sequence[ResourceRow]) -> list[Plot]:
+    """Every plot for which there are data, in the order of the page."""
+    clock = _Clock.of(document)
+    load, observed = _Series(timeline, clock), _Series(resources, clock)
+    drawn: list[Plot] = []
+    if len(timeline) > 1:
+        drawn += [_throughput(document, load), _outstanding(load, observed), _re_polls(load)]
+    if len(resources) > 1:
+        drawn += [_memory(document, timeline, observed), _cpu(document, load, observed), _delays(load, observed)]
+    if document.latency_s:
+        drawn.append(_latency(document))
+    if len(resources) > 1:
+        drawn.append(_files(observed))
+    return drawn
+
+
+def _throughput(document: RunDocument, load: _Series) -> Plot:
+    throughput = document.throughput
+
+    def fill(axes: Axes) -> None:
+        load.rate_line(axes, "delivered", BLUE, "delivered, 10 s average")
+        if throughput.engine_ceiling_per_s is not None:
+            axes.axhline(
+                throughput.engine_ceiling_per_s, color=RED, linestyle="--", linewidth=1, label="engine ceiling"
+            )
+        if throughput.steady_from_s is not None and throughput.steady_to_s is not None:
+            window = (throughput.steady_from_s / load.clock.unit_s, throughput.steady_to_s / load.clock.unit_s)
+            axes.axvspan(*window, color=GREY, alpha=0.12, linewidth=0, label="steady window")
+        axes.set_ylim(bottom=0)
+        load.clock.label(axes, "futures a second")
+
+    return Plot(
+        "Throughput",
+        "In the steady window the line should be level, and near the ceiling when the engine is the limit. "
+        "Pale: each second by itself.",
+        draw("throughput", fill),
+    )
+
+
+def _outstanding(load: _Series, observed: _Series) -> Plot:
+    def fill(axes: Axes) -> None:
+        load.line(axes, "outstanding", BLUE, "outstanding")
+        observed.line(axes, "engine_waiting", ORANGE, "in the engine's queue")
+        observed.line(axes, "engine_running", GREEN, "in the engine's slots")
+        axes.set_ylim(bottom=0)
+        load.clock.label(axes, "futures")
+
+    return Plot(
+        "Outstanding futures",
+        "A plateau is the load keeping its number; the slope at the end is the drain. What is outstanding and not at "
+        "the engine waits in the target or for a poll.",
+        draw("outstanding", fill),
+    )
+
+
+def _re_polls(load: _Series) -> Plot:
+    def fill(axes: Axes) -> None:
+        load.rate_line(axes, "re_polls_timeout", ORANGE, "after the client's time-out")
+        load.rate_line(axes, "re_polls_try_again", BLUE, "after 408 or try_again")
+        load.rate_line(axes, "re_polls_error", RED, "after an error")
+        axes.set_ylim(bottom=0)
+        load.clock.label(axes, "re-polls a second")
+
+    return Plot(
+        "Re-polls by cause",
+        "Time-outs and try-agains are the cost of waiting longer than one poll; errors should be at zero.",
+        draw("re-polls", fill),
+    )
+
+
+def _memory(document: RunDocument, timeline: Sequence[TimelineRow], observed: _Series) -> Plot:
+    retention = predicted_retention(timeline, document.facts.target)
+    idle_bytes = document.target.rss_idle_bytes
+
+    def fill(axes: Axes) -> None:
+        observed.line(axes, "target_rss_bytes", BLUE, "RSS", 1 / _GIGABYTE)
+        if retention is not None and idle_bytes is not None:
+            times = observed.clock.since_start(column(timeline, "monotonic_s"))
+            line(axes, times, (idle_bytes + retention) / _GIGABYTE, RED, "idle + predicted retention")
+        observed.line(axes, "target_held_bytes", GREEN, "results held", 1 / _GIGABYTE)
+        axes.set_ylim(bottom=0)
+        observed.clock.label(axes, "GB (10⁹ bytes)")
+
+    return Plot(
+        "Memory of the target",
+        "RSS should follow what the target was idle at plus the results it must still keep. A gap that grows is memory "
+        "held for something else.",
+        draw("memory", fill),
+    )
+
+
+def _cpu(document: RunDocument, load: _Series, observed: _Series) -> Plot:
+    cores = document.environment.get("cores")
+
+    def fill(axes: Axes) -> None:
+        observed.rate_line(axes, "target_cpu_s", BLUE, "target")
+        observed.rate_line(axes, "engine_cpu_s", GREEN, "engine")
+        load.rate_line(axes, "load_cpu_s", ORANGE, "load")
+        if isinstance(cores, int):
+            observed.line(axes, "machine_cpu_utilisation", GREY, f"machine, of {cores} cores", cores)
+        axes.set_ylim(bottom=0)
+        observed.clock.label(axes, "cores")
+
+    return Plot(
+        "CPU",
+        "One event loop cannot use more than one core: a line that stays near 1 is a process at its limit.",
+        draw("cpu", fill),
+    )
+
+
+def _delays(load: _Series, observed: _Series) -> Plot:
+    def fill(axes: Axes) -> None:
+        observed.line(axes, "canary_s", GREEN, "canary request", 1000)
+        observed.line(axes, "target_loop_lag_max_s", BLUE, "target's loop lag", 1000)
+        load.line(axes, "load_lag_max_s", ORANGE, "load's lag", 1000)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        observed.clock.label(axes, "worst of a sample (ms)")
+
+    return Plot(
+        "Loop lag and canary",
+        "How late the event loops run, and how long a trivial request takes at the same moment. The load's own lag is "
+        "in every latency measured here.",
+        draw("delays", fill),
+    )
+
+
+def _latency(document: RunDocument) -> Plot:
+    curves = {phase: curve(document.facts.histograms[phase], _PERCENTILES) for phase in document.latency_s}
+
+    def fill(axes: Axes) -> None:
+        for phase, points in curves.items():
+            odds = [100 / (100 - percent) for percent, _ in points]
+            axes.plot(
+                odds, [seconds for _, seconds in points], color=_PHASES.get(phase, PURPLE), label=phase_name(phase)
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks([100 / (100 - tick) for tick in _PERCENTILE_TICKS], [f"{tick:g}" for tick in _PERCENTILE_TICKS])
+        axes.set_xlim(1, max((100 / (100 - points[-1][0]) for points in curves.values() if points), default=10) * 1.1)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{value:,g} s" if value >= 1 else f"{1000 * value:g} ms")
+        )
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("percentile")
+        axes.set_ylabel("latency")
+
+    return Plot(
+        "Latency by percentile",
+        "Where a curve turns up, the slowest begin to differ from the rest. Each curve ends at the last percentile "
+        "that its number of values still resolves.",
+        draw("latency", fill),
+    )
+
+
+def _files(observed: _Series) -> Plot:
+    def fill(axes: Axes) -> None:
+        observed.line(axes, "target_fds", BLUE, "open files")
+        observed.line(axes, "target_outstanding", GREY, "outstanding futures at the target")
+        axes.set_ylim(bottom=0)
+        observed.clock.label(axes, "number")
+
+    return Plot(
+        "Open files of the target",
+        "One file for each held poll and each engine connection. Files that stay open after the drain are connections "
+        "that nobody closed.",
+        draw("files", fill),
+    )
+
+
+def phase_name(histogram: str) -> str:
+    """What the load calls ``first_poll``, as people read it."""
+    return histogram.replace("_", " ")
+
+
+def _averaged(monotonic_s: Column, values: Column) -> Column:
+    """A counter's rate at each sample but the first, over the 10 s around it."""
+    half = _AVERAGED_S / 2
+    start = np.clip(monotonic_s[1:] - half, monotonic_s[0], None)
+    end = np.clip(monotonic_s[1:] + half, None, monotonic_s[-1])
+    grown = np.interp(end, monotonic_s, values) - np.interp(start, monotonic_s, values)
+    averaged: Column = grown / (end - start)
+    return averaged

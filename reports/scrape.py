@@ -1,0 +1,117 @@
+"""Questions to a server over HTTP, asked beside the sampling so that a slow answer does not hold it up."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Answer = TypeVar("Answer")
+
+_TIMEOUT_S = 5.0
+
+# Metric name -> field of ResourceRow. A metric that the server does not have leaves its cell empty.
+TARGET_METRICS = {
+    "server_outstanding_futures": "target_outstanding",
+    "server_held_bytes": "target_held_bytes",
+    "server_results_served_total": "target_results_served",
+    "server_event_loop_lag_max_seconds": "target_loop_lag_max_s",
+}
+ENGINE_METRICS = {
+    "vllm:num_requests_running": "engine_running",
+    "mockengine_peak_running": "engine_peak_running",
+    "vllm:num_requests_waiting": "engine_waiting",
+    "vllm:request_success_total": "engine_finished",
+    "mockengine_slot_seconds_total": "engine_slot_seconds",
+    "mockengine_service_time_drawn_seconds_sum": "engine_service_time_sum_s",
+    "mockengine_service_time_drawn_seconds_count": "engine_service_time_count",
+}
+
+
+def parse_metrics(text: str, wanted: Mapping[str, str]) -> dict[str, float]:
+    """Field -> value, summed over labels, of the wanted metrics that a Prometheus text has.
+
+    Only their lines are parsed: a real engine's page has a thousand others, which would cost 20 ms a second.
+    """
+    names = tuple(wanted)
+    lines = "".join(line for line in text.splitlines(keepends=True) if line.startswith(names))
+    totals: dict[str, float] = {}
+    for family in text_string_to_metric_families(lines):
+        for sample in family.samples:
+            if field := wanted.get(sample.name):
+                totals[field] = totals.get(field, 0.0) + sample.value
+    return totals
+
+
+def scrape(url: str, wanted: Mapping[str, str]) -> dict[str, float]:
+    """The wanted metrics of a server; none when it does not answer, or not with metrics."""
+    try:
+        status, body = _get(url)
+        return parse_metrics(body.decode(), wanted) if status == 200 else {}
+    except (OSError, http.client.HTTPException, ValueError):
+        return {}
+
+
+class Canary(NamedTuple):
+    """How long a small request took. A time-out counts as the time-out; None when there was no connection at all."""
+
+    seconds: float | None
+    failed: bool
+
+
+def canary(url: str) -> Canary:
+    """Ask for a page that a healthy server answers at once, over a connection of its own."""
+    began = time.monotonic()
+    try:
+        status, _ = _get(url)
+    except TimeoutError:
+        return Canary(_TIMEOUT_S, failed=True)
+    except (OSError, http.client.HTTPException):
+        return Canary(None, failed=True)
+    return Canary(time.monotonic() - began, failed=status != 200)
+
+
+def _get(url: str) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.netloc, timeout=_TIMEOUT_S)
+    try:
+        path = parts.path or "/"
+        connection.request("GET", f"{path}?{parts.query}" if parts.query else path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+class Question(Generic[Answer]):
+    """One question at a time, asked in a thread. A late answer is taken with the next sample."""
+
+    def __init__(self, ask: Callable[[], Answer]) -> None:
+        self._ask = ask
+        self._thread: threading.Thread | None = None
+        self._answer: Answer | None = None
+
+    def begin(self) -> None:
+        """Ask, unless the last answer is still awaited."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def answer_by(self, deadline_s: float) -> Answer | None:
+        """The answer, if it comes before this moment of the monotonic clock."""
+        if self._thread is None:
+            return None
+        self._thread.join(max(deadline_s - time.monotonic(), 0.0))
+        if self._thread.is_alive():
+            return None
+        self._thread = None
+        return self._answer
+
+    def _run(self) -> None:
+        self._answer = self._ask()
