@@ -193,4 +193,5 @@ def _first_that_holds(rules: Sequence[LimitRule]) -> tuple[LimitedBy | None, str
     for rule in rules:
         if rule.holds:
             return rule.limited_by, rule.why
-    return None, "Cannot be said: " + " ".join(rule.why for rule in rules if rule.holds is None)
+    unknown = (f"{rule.limited_by}: {rule.why}" for rule in rules if rule.holds is None)
+    return None, f"Cannot be said. {' '.join(unknown)}"

@@ -76,12 +76,9 @@ def limit_rules(load: LoadUse, use: Utilisation, arrivals: str) -> list[LimitRul
     target: a full engine is the intended limit, however busy the target is. Arrivals hold when nothing else does, and
     everything else was measured.
     """
+    load_figures = saturation(load.cpu_utilisation, load.lag_p99_s)
     rules = [
-        LimitRule(
-            limited_by="load",
-            holds=load.saturated,
-            why=f"Load generator: {saturation(load.cpu_utilisation, load.lag_p99_s)}.",
-        ),
+        LimitRule(limited_by="load", holds=load.saturated, why=f"{_capital(load_figures)}."),
         _engine(use.engine),
         _target(use.target_cores, use.target_lag_s),
         _machine(use.machine),
@@ -91,41 +88,35 @@ def limit_rules(load: LoadUse, use: Utilisation, arrivals: str) -> list[LimitRul
 
 def _engine(utilisation: float | None) -> LimitRule:
     if utilisation is None:
-        return LimitRule(limited_by="engine", holds=None, why="Engine: its occupied slots were not measured.")
-    return LimitRule(
-        limited_by="engine",
-        holds=utilisation >= ENGINE_FULL,
-        why=f"Engine: {100 * utilisation:.1f} % of its slot time was occupied (full: {100 * ENGINE_FULL:.0f} %).",
-    )
+        return LimitRule(limited_by="engine", holds=None, why="Its occupied slots were not measured.")
+    why = f"{100 * utilisation:.1f} % of its slot time was occupied (full: {100 * ENGINE_FULL:.0f} %)."
+    return LimitRule(limited_by="engine", holds=utilisation >= ENGINE_FULL, why=why)
 
 
 def _target(cores: float | None, lag_s: float | None) -> LimitRule:
     if cores is None:
-        return LimitRule(limited_by="target", holds=None, why="Target: its CPU was not measured.")
-    lag = "not measured" if lag_s is None else f"{1000 * lag_s:.0f} ms"
-    return LimitRule(
-        limited_by="target",
-        holds=cores >= TARGET_BUSY_CORES or (lag_s is not None and lag_s >= TARGET_LAG_S),
-        why=f"Target: it used {cores:.2f} cores (busy: {TARGET_BUSY_CORES:.2f}), and its event loop's worst lag in a "
-        f"typical sample was {lag} (stalled: {1000 * TARGET_LAG_S:.0f} ms).",
-    )
+        return LimitRule(limited_by="target", holds=None, why="Its CPU was not measured.")
+    stalled = lag_s is not None and lag_s >= TARGET_LAG_S
+    lag = "was not measured" if lag_s is None else f"was {1000 * lag_s:.0f} ms (stalled: {1000 * TARGET_LAG_S:.0f} ms)"
+    why = f"It used {cores:.2f} cores (busy: {TARGET_BUSY_CORES:.2f}). Its event loop's worst lag, typically, {lag}."
+    return LimitRule(limited_by="target", holds=cores >= TARGET_BUSY_CORES or stalled, why=why)
 
 
 def _machine(utilisation: float | None) -> LimitRule:
     if utilisation is None:
-        return LimitRule(limited_by="machine", holds=None, why="Machine: its CPU was not measured.")
-    return LimitRule(
-        limited_by="machine",
-        holds=utilisation >= MACHINE_BUSY,
-        why=f"Machine: {100 * utilisation:.0f} % of all its cores was in use (full: {100 * MACHINE_BUSY:.0f} %).",
-    )
+        return LimitRule(limited_by="machine", holds=None, why="Its CPU was not measured.")
+    why = f"{100 * utilisation:.0f} % of all its cores was in use (full: {100 * MACHINE_BUSY:.0f} %)."
+    return LimitRule(limited_by="machine", holds=utilisation >= MACHINE_BUSY, why=why)
 
 
 def _arrivals(others: list[LimitRule], arrivals: str) -> LimitRule:
     if any(rule.holds for rule in others):
-        holds, why = False, f"Arrivals ({arrivals}): something else was at its limit."
-    elif any(rule.holds is None for rule in others):
-        holds, why = None, f"Arrivals ({arrivals}): cannot be told from what was not measured."
-    else:
-        holds, why = True, f"Arrivals ({arrivals}): nothing was at its limit, so the load asked for no more."
-    return LimitRule(limited_by="arrivals", holds=holds, why=why)
+        return LimitRule(limited_by="arrivals", holds=False, why="Something else was at its limit.")
+    if any(rule.holds is None for rule in others):
+        return LimitRule(limited_by="arrivals", holds=None, why="Cannot be told, as not all else was measured.")
+    why = f"Nothing else was at its limit, so the load ({arrivals} arrivals) asked for no more."
+    return LimitRule(limited_by="arrivals", holds=True, why=why)
+
+
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

@@ -132,7 +132,7 @@ def _outstanding(load: _Series, observed: _Series) -> Plot:
     return Plot(
         "Outstanding futures",
         "A plateau is the load keeping its number; the slope at the end is the drain. What is outstanding and not at "
-        "the engine waits in the target or for a poll.",
+        "the engine waits in the target, or for its next poll.",
         draw("outstanding", fill),
     )
 

@@ -62,7 +62,8 @@ class Server:
         self._store = FutureStore(options.keep_for, boot)
         self._sessions = Sessions(boot)
         self._forwarder = Forwarder(self._store, engine, options.engine_connections)
-        self.metrics = Metrics(self._store, self._forwarder)
+        self._waiting_polls = 0
+        self.metrics = Metrics(self._store, self._forwarder, waiting_polls=lambda: self._waiting_polls)
 
     def app(self) -> web.Application:
         middlewares = [_refuse_other_keys(self._options.api_key)] if self._options.api_key else []
@@ -181,7 +182,11 @@ class Server:
             case Gone.EXPIRED:
                 return _error(410, f"The future '{wanted.request_id}' is gone: submit the request again.")
         if future.state is State.PENDING:
-            await _ended(future, self._options.poll_hold_s)
+            self._waiting_polls += 1
+            try:
+                await _ended(future, self._options.poll_hold_s)
+            finally:
+                self._waiting_polls -= 1
         if future.state is State.PENDING:
             return _json({"type": "try_again", "request_id": future.id, "queue_state": "active"}, status=408)
         if future.failure is not None:

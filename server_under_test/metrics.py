@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -16,7 +16,7 @@ LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0,
 
 
 class Metrics:
-    def __init__(self, store: FutureStore, forwarder: Forwarder) -> None:
+    def __init__(self, store: FutureStore, forwarder: Forwarder, waiting_polls: Callable[[], int]) -> None:
         self._registry = CollectorRegistry()
         lag = Histogram(
             "server_event_loop_lag_seconds",
@@ -29,7 +29,7 @@ class Metrics:
         self.result_bytes_served = Counter(
             "server_results_served_bytes", "Bytes of complete deliveries.", registry=self._registry
         )
-        self._registry.register(_State(store, forwarder, self.lag_monitor))
+        self._registry.register(_State(store, forwarder, self.lag_monitor, waiting_polls))
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format."""
@@ -39,7 +39,10 @@ class Metrics:
 class _State(Collector):
     """Figures that store, forwarder and lag monitor keep themselves, read when somebody asks."""
 
-    def __init__(self, store: FutureStore, forwarder: Forwarder, lag_monitor: LagMonitor) -> None:
+    def __init__(
+        self, store: FutureStore, forwarder: Forwarder, lag_monitor: LagMonitor, waiting_polls: Callable[[], int]
+    ) -> None:
+        self._waiting_polls = waiting_polls
         self._store = store
         self._forwarder = forwarder
         self._lag_monitor = lag_monitor
@@ -47,6 +50,7 @@ class _State(Collector):
     def collect(self) -> Iterator[Metric]:
         store, forwarder = self._store, self._forwarder
         yield GaugeMetricFamily("server_outstanding_futures", "Futures not ended.", value=store.outstanding)
+        yield GaugeMetricFamily("server_waiting_polls", "Polls held.", value=self._waiting_polls())
         yield GaugeMetricFamily("server_held_bytes", "Bytes of results held.", value=store.held_bytes)
         yield GaugeMetricFamily("server_engine_requests", "Requests at the engine.", value=forwarder.running)
         yield GaugeMetricFamily("server_engine_queue", "Futures waiting for the engine.", value=forwarder.waiting)

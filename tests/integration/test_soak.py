@@ -1,0 +1,218 @@
+"""Soaks as users start them: real processes, sockets and signals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.integration.stack import stack
+
+ROOT = Path(__file__).parents[2]
+PRODUCTION_TRACE = ROOT.parent / "shared/data/traces/azure_llm_2023_conv.csv"
+
+Ports = Callable[[], int]
+
+
+def command(run_dir: Path, *args: str) -> list[str]:
+    locust = Path(sys.executable).with_name("locust")
+    return [str(locust), "-f", str(ROOT / "locustfiles/soak.py"), "--headless", "--run-dir", str(run_dir), *args]
+
+
+def small(ports: Ports, requests: int = 300) -> list[str]:
+    return [
+        *("--requests", str(requests), "--outstanding", "100", "--max-tokens", "64", "--service-time", "fixed:50ms"),
+        *("--engine-port", str(ports()), "--server-port", str(ports()), "--slots", "50"),
+    ]
+
+
+def soak(run_dir: Path, *args: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, run.json and what was printed."""
+    result = subprocess.run(command(run_dir, *args), capture_output=True, text=True, timeout=200, cwd=run_dir.parent)
+    document = json.loads((run_dir / "run.json").read_text()) if (run_dir / "run.json").exists() else {}
+    return result.returncode, document, result.stderr
+
+
+def test_a_small_soak_passes_and_leaves_a_whole_run_folder(tmp_path: Path, free_port: Ports) -> None:
+    run_dir = tmp_path / "run"
+    code, run, printed = soak(run_dir, *small(free_port))
+    assert code == 0, printed
+    assert run["run"]["verdict"] == "pass"
+    futures = run["futures"]
+    assert futures["submitted"] == futures["delivered"] == futures["verified"] == 300
+    assert not any(futures[end] for end in ("failed", "lost", "cancelled", "abandoned", "doubled", "foreign"))
+    assert run["polls"]["total"] >= 300
+    assert run["latency_s"]["future"]["count"] == 300
+    assert run["engine"]["peak_in_flight"] == 50
+    assert run["engine"]["finished"] == 300
+    assert run["target"]["rss_peak_bytes"] > 10_000_000
+    assert "300 of 300 delivered" in printed or "pass" in printed
+    for name in ("report.html", "timeline.csv", "resources.csv", "logs/mock-engine.log", "logs/server-under-test.log"):
+        assert (run_dir / name).stat().st_size > 0, name
+    with (run_dir / "timeline.csv").open() as file:
+        assert list(csv.DictReader(file))[-1]["delivered"] == "300"
+
+
+def test_two_processes_share_the_count_exactly(tmp_path: Path, free_port: Ports) -> None:
+    args = [*small(free_port, requests=501), "--processes", "2", "--master-bind-port", str(free_port())]
+    code, run, printed = soak(tmp_path / "run", *args)
+    assert code == 0, printed
+    assert run["futures"]["delivered"] == run["futures"]["verified"] == run["engine"]["finished"] == 501
+    assert len(run["facts"]["workers"]) == 2
+
+
+@pytest.mark.skipif(not PRODUCTION_TRACE.exists(), reason="the Azure LLM inference trace 2023 is not here")
+def test_lengths_of_the_production_trace(tmp_path: Path, free_port: Ports) -> None:
+    args = [*small(free_port, requests=500), "--lengths", f"trace:{PRODUCTION_TRACE}"]
+    code, run, printed = soak(tmp_path / "run", *args)
+    assert code == 0, printed
+    assert run["futures"]["verified"] == 500
+
+
+def test_slow_results_are_polled_again(tmp_path: Path, free_port: Ports) -> None:
+    """The server lets go of a poll long before the result is there; 408 is followed by the next poll at once."""
+    args = [*small(free_port, requests=20), "--poll-hold", "10ms"]
+    code, run, printed = soak(tmp_path / "run", *args)
+    assert code == 0, printed
+    assert run["polls"]["try_again"] == run["polls"]["re_polls"] >= 20
+    assert run["polls"]["total"] == run["polls"]["re_polls"] + 20
+
+
+def test_a_wrong_corpus_fails_every_future(tmp_path: Path, free_port: Ports) -> None:
+    """The engine is told another corpus seed behind the load's back: nothing may pass as verified."""
+    args = [*small(free_port, requests=20), "--engine-args", "--corpus-seed 1"]
+    code, run, printed = soak(tmp_path / "run", *args)
+    assert code == 1, printed
+    assert run["run"]["verdict"] == "fail"
+    assert run["futures"]["failed"] == 20
+    assert run["futures"]["verified"] == 0
+    assert run["polls"]["errors_by_class"] == {"result: corrupted": 20}
+
+
+def test_a_server_that_is_already_there_is_tested_with_host(tmp_path: Path, free_port: Ports) -> None:
+    with stack(free_port(), free_port(), "lean", "fixed:10ms") as url:
+        args = ["--host", url, "--requests", "50", "--outstanding", "20", "--max-tokens", "32"]
+        code, run, printed = soak(tmp_path / "run", *args)
+    assert code == 0, printed
+    assert run["futures"]["delivered"] == 50
+    assert run["facts"]["verification"] == "shape"
+    assert run["target"]["rss_peak_bytes"] > 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--requests", "0"], "--requests should be at least 1, found 0."),
+        (["--poll-preset", "fast"], "--poll-preset should be one of sdk, sdk-pyqwest, plain-45s, found 'fast'."),
+        (["--lengths", "trace:{tmp}/bad.csv"], "has no column ContextTokens and no column GeneratedTokens"),
+        (["--run-dir", "{tmp}"], "exists already"),
+        (["--outstanding", "1000000"], "open files"),
+        (["--server-port", "{taken}"], "Port {taken} is taken by another program."),
+        (["--service-time", "uniform:1s"], "A service time is fixed:TIME or lognormal:"),
+        (["--host", "http://127.0.0.1:9"], "No server can be reached at http://127.0.0.1:9"),
+        (["--drain", "soon"], "expected a length of time such as 300s"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_nothing_starts(
+    tmp_path: Path, free_port: Ports, args: list[str], sentence: str
+) -> None:
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        words = {"tmp": str(tmp_path), "taken": str(taken.getsockname()[1])}
+        code, _, printed = soak(tmp_path / "run", *small(free_port), *[arg.format(**words) for arg in args])
+    assert code == 2
+    assert sentence.format(**words) in printed
+    assert "Traceback" not in printed
+
+
+def running_children(process: psutil.Process) -> list[psutil.Process]:
+    return [child for child in process.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_that_is_stopped_says_how_far_it_got(
+    tmp_path: Path, free_port: Ports, signum: signal.Signals, processes: int
+) -> None:
+    run_dir = tmp_path / "run"
+    args = [*small(free_port, requests=100_000), "--drain", "1s"]
+    if processes > 1:
+        args += ["--processes", str(processes), "--master-bind-port", str(free_port())]
+    with (tmp_path / "printed").open("w") as printed:
+        locust = subprocess.Popen(command(run_dir, *args), stderr=printed, cwd=tmp_path, start_new_session=True)
+    try:
+        timeline = run_dir / "timeline.csv"
+        deadline = time.monotonic() + 60
+        while not (timeline.exists() and timeline.read_text().count("\n") > 3):
+            assert locust.poll() is None and time.monotonic() < deadline, (tmp_path / "printed").read_text()
+            time.sleep(0.05)
+        children = running_children(psutil.Process(locust.pid))
+        assert len(children) >= 3
+        # As a terminal does it: to every process of the group.
+        os.killpg(locust.pid, signum) if signum == signal.SIGINT else locust.send_signal(signum)
+        assert locust.wait(60) == 3, (tmp_path / "printed").read_text()
+    finally:
+        locust.kill()
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    run = json.loads((run_dir / "run.json").read_text())
+    assert run["run"]["verdict"] == "invalid"
+    assert any("was stopped" in reason for reason in run["run"]["reasons"])
+    futures = run["futures"]
+    assert 0 < futures["delivered"] < 100_000
+    ends = ("delivered", "failed", "lost", "cancelled", "abandoned")
+    assert futures["submitted"] == sum(futures[end] for end in ends)
+    assert (run_dir / "report.html").exists()
+
+
+def test_a_server_that_dies_cuts_the_run(tmp_path: Path, free_port: Ports) -> None:
+    run_dir = tmp_path / "run"
+    with (tmp_path / "printed").open("w") as printed:
+        locust = subprocess.Popen(
+            command(run_dir, *small(free_port, requests=100_000)), stderr=printed, cwd=tmp_path
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while not (timeline := run_dir / "timeline.csv").exists() or timeline.read_text().count("\n") < 3:
+            assert locust.poll() is None and time.monotonic() < deadline, (tmp_path / "printed").read_text()
+            time.sleep(0.05)
+        server = next(
+            child for child in running_children(psutil.Process(locust.pid)) if "server_under_test" in child.cmdline()
+        )
+        server.kill()
+        assert locust.wait(60) == 3, (tmp_path / "printed").read_text()
+    finally:
+        locust.kill()
+    run = json.loads((run_dir / "run.json").read_text())
+    assert run["run"]["verdict"] == "invalid"
+    assert any("The server under test ended by signal 9" in reason for reason in run["run"]["reasons"])
+
+
+def test_locusts_help_lists_the_options() -> None:
+    locust = Path(sys.executable).with_name("locust")
+    result = subprocess.run(
+        [str(locust), "-f", str(ROOT / "locustfiles/soak.py"), "--help"], capture_output=True, text=True, timeout=60
+    )
+    for option in ("requests", "in-flight", "max-tokens", "prompt-tokens", "lengths", "poll-preset", "run-dir", "observe"):
+        assert f"--{option}" in result.stdout
+
+
+def test_defaults_are_read_from_pyproject(tmp_path: Path, free_port: Ports) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.locust]\nrequests = 7\nservice-time = 'fixed:5ms'\nmax-tokens = 9\n")
+    ports = ["--engine-port", str(free_port()), "--server-port", str(free_port())]
+    code, run, printed = soak(tmp_path / "run", *ports, "--outstanding", "5")
+    assert code == 0, printed
+    assert (run["workload"]["requests"], run["workload"]["max_tokens"]) == (7, 9)
