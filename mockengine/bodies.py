@@ -138,7 +138,7 @@ def _prompt_position(token: int, k: int) -> bytes:
     for rank in range(1, k + 1):
         if rank != own_rank:
             alternative = (token + rank * _PROMPT_ALTERNATIVE_STEP) % VOCABULARY
-            entries[alternative] = (prompt_logprob(token) * own_rank / (2 * rank), rank)
+            entries[alternative] = (prompt_logprob(token) * rank / own_rank, rank)
     return orjson.dumps(
         {
             str(entry): {"logprob": logprob, "rank": rank, "decoded_token": token_text(entry)}

@@ -10,7 +10,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import psutil
@@ -23,6 +23,9 @@ from reports.scrape import ENGINE_METRICS, TARGET_METRICS, Canary, Question, can
 # How much of an interval a sample waits for the answers of servers, and how long the last sample waits.
 _WAIT_SHARE = 0.5
 _LAST_WAIT_S = 2.0
+
+# Every Prometheus value is a float; these are counts.
+_WHOLE = frozenset(field.name for field in msgspec.structs.fields(ResourceRow) if int in get_args(field.type))
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +83,11 @@ class Sampler:
         cells["machine_cpu_utilisation"] = psutil.cpu_percent() / 100
         cells["machine_available_bytes"] = psutil.virtual_memory().available
         for question in self._scrapes:
-            cells |= question.answer_by(now + wait_s) or {}
+            metrics = question.answer_by(now + wait_s) or {}
+            cells |= {name: round(value) if name in _WHOLE else value for name, value in metrics.items()}
         if self._canary:
             cells |= self._canary_cells(self._canary.answer_by(now + wait_s))
-        return msgspec.convert(cells, ResourceRow, strict=False)  # not strict: a metric is a float, a count an int
+        return ResourceRow(**cells)
 
     def _questions(self) -> list[Question[Any]]:
         return [*self._scrapes, self._canary] if self._canary else [*self._scrapes]

@@ -61,6 +61,11 @@ def _listening_on(port: int) -> int:
     return min(known, key=lambda pid: psutil.Process(pid).create_time())
 
 
+def _files_by_size(fds_path: str) -> int:
+    """The number of open files without walking them, which takes 14 ms for 18,000; 0 before Linux 6.2."""
+    return os.stat(fds_path).st_size
+
+
 class ProcessSampler:
     """Samples one process until it is gone. Raises ProcessNotFoundError when it is gone already."""
 
@@ -96,8 +101,7 @@ class ProcessSampler:
         return sample._replace(uss_bytes=self._uss()) if expensive else sample
 
     def _fds(self, expensive: bool) -> int | None:
-        # Since Linux 6.2 the size of the directory is the number of files, whereas walking 18,000 takes 14 ms.
-        return os.stat(self._fds_path).st_size or (self._process.num_fds() if expensive else None)
+        return _files_by_size(self._fds_path) or (self._process.num_fds() if expensive else None)
 
     def _uss(self) -> int | None:
         began = time.monotonic()

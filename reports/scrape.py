@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 Answer = TypeVar("Answer")
 
-_TIMEOUT_S = 5.0
+TIMEOUT_S = 5.0
 
 # Metric name -> field of ResourceRow. A metric that the server does not have leaves its cell empty.
 TARGET_METRICS = {
@@ -34,7 +35,7 @@ ENGINE_METRICS = {
 
 
 def parse_metrics(text: str, wanted: Mapping[str, str]) -> dict[str, float]:
-    """Field -> value, summed over labels, of the wanted metrics that a Prometheus text has.
+    """Field -> value, summed over labels, of the wanted metrics that a Prometheus text has. NaN is no value.
 
     Only their lines are parsed: a real engine's page has a thousand others, which would cost 20 ms a second.
     """
@@ -43,7 +44,8 @@ def parse_metrics(text: str, wanted: Mapping[str, str]) -> dict[str, float]:
     totals: dict[str, float] = {}
     for family in text_string_to_metric_families(lines):
         for sample in family.samples:
-            if field := wanted.get(sample.name):
+            field = wanted.get(sample.name)
+            if field is not None and math.isfinite(sample.value):
                 totals[field] = totals.get(field, 0.0) + sample.value
     return totals
 
@@ -70,7 +72,7 @@ def canary(url: str) -> Canary:
     try:
         status, _ = _get(url)
     except TimeoutError:
-        return Canary(_TIMEOUT_S, failed=True)
+        return Canary(TIMEOUT_S, failed=True)
     except (OSError, http.client.HTTPException):
         return Canary(None, failed=True)
     return Canary(time.monotonic() - began, failed=status != 200)
@@ -79,7 +81,7 @@ def canary(url: str) -> Canary:
 def _get(url: str) -> tuple[int, bytes]:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.netloc, timeout=_TIMEOUT_S)
+    connection = kind(parts.netloc, timeout=TIMEOUT_S)
     try:
         path = parts.path or "/"
         connection.request("GET", f"{path}?{parts.query}" if parts.query else path)

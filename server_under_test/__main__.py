@@ -27,6 +27,7 @@ LISTEN_BACKLOG = 16_384
 # Tens of thousands of held polls are as many live tasks, which make the collector's full passes long (1.8 instead of
 # 2.4 ms of CPU a result with 17,000 of them); reference counts free what requests leave behind.
 GC_THRESHOLDS = (50_000, 20, 100)
+SHUTDOWN_TIMEOUT_S = 0.1  # what is under way is broken off; aiohttp takes 0 for no limit
 KEEP_ALIVE_S = 120.0
 
 
@@ -47,7 +48,7 @@ def main() -> int:
         uvloop.run(_serve(options))
     except OSError as error:
         where = f"{options.host}:{options.port}"
-        return _usage_error(f"Cannot listen on {where}: {error.strerror}. Choose another --port.")
+        return _usage_error(f"Cannot listen on {where}: {os.strerror(error.errno)}. Choose another --port.")
     return 0
 
 
@@ -114,7 +115,7 @@ async def _serve(options: argparse.Namespace) -> None:
         access_log=None,
         handler_cancellation=True,
         keepalive_timeout=KEEP_ALIVE_S,
-        shutdown_timeout=0.0,
+        shutdown_timeout=SHUTDOWN_TIMEOUT_S,
     )
     await runner.setup()
     background = asyncio.create_task(server.run_background())

@@ -8,7 +8,7 @@ that is not laid out as vLLM does it, or whose prompt logprobs are wanted, is pa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,13 +81,12 @@ def _skim(body: Body, samples: int) -> list[Choice] | None:
 
     A key is looked for by its bytes, quotes and colon included. That is safe in JSON: within a string, a quote is
     escaped, so that these bytes can be nothing but a key; and the arrays hold numbers and nulls only, so that the next
-    bracket ends them. For a body of 2.7 MB and 32,768 tokens this takes a third of the time of parsing all of it.
+    bracket ends them. For a body of 2.7 MB and 32,768 tokens this takes half the time of parsing all of it.
     """
     try:
         choices, at = [], body.buffer.index(b'"choices":[', body.start, body.stop)
-        for number in range(samples):
-            last = number == samples - 1
-            choice, at = _skim_choice(body, at, last)
+        for _ in range(samples):
+            choice, at = _skim_choice(body, at)
             choices.append(choice)
         if body.buffer.find(b'"token_ids":[', at, body.stop) >= 0 or bytes(body.part(body.stop - 1, body.stop)) != b"}":
             return None
@@ -96,16 +95,14 @@ def _skim(body: Body, samples: int) -> list[Choice] | None:
     return choices
 
 
-def _skim_choice(body: Body, start: int, last: bool) -> tuple[Choice, int]:
+def _skim_choice(body: Body, start: int) -> tuple[Choice, int]:
     """The choice after ``start``, and where it ends. Raises ValueError."""
     buffer, stop = body.buffer, body.stop
     at = buffer.index(b'"index":', start, stop) + len(b'"index":')
     index = int(buffer[at : buffer.index(b",", at, stop)])
     logprobs_start = buffer.index(b'"token_logprobs":[', at, stop) + len(b'"token_logprobs":')
     logprobs_stop = buffer.index(b"]", logprobs_start, stop) + 1
-    # The text's token strings and top logprobs lie between: from the end it is nearer.
-    find_ids: Callable[[bytes, int, int], int] = buffer.rindex if last else buffer.index
-    ids_start = find_ids(b'"token_ids":[', logprobs_stop, stop) + len(b'"token_ids":')
+    ids_start = buffer.index(b'"token_ids":[', logprobs_stop, stop) + len(b'"token_ids":')
     ids_stop = buffer.index(b"]", ids_start, stop) + 1
     at = buffer.rindex(b'"finish_reason":', logprobs_stop, ids_start) + len(b'"finish_reason":')
     finish_reason = json.loads(buffer[at : buffer.index(b",", at, ids_start)])

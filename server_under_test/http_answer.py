@@ -120,7 +120,6 @@ class AnswerReader:
         self._body_start = end + 4
         self._feed(memoryview(self._buffer)[: self._body_start])
         self.status = self._parser.get_status_code()
-        self.keep_alive = self._parser.should_keep_alive()
         if self._chunked or self._length is None:
             self._length, self._parsed_body = None, bytearray()
             self._parse(self._body_start)
@@ -154,6 +153,9 @@ class AnswerReader:
                 self.content_type = value.decode("latin-1")
             case b"transfer-encoding":
                 self._chunked = True
+
+    def on_headers_complete(self) -> None:
+        self.keep_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
         assert self._parsed_body is not None

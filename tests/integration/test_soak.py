@@ -6,9 +6,9 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.integration.stack import stack
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION_TRACE = ROOT.parent / "shared/data/traces/azure_llm_2023_conv.csv"
@@ -127,8 +128,6 @@ def test_mistakes_are_one_sentence_and_nothing_starts(
     tmp_path: Path, free_port: Ports, args: list[str], sentence: str
 ) -> None:
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -137,6 +136,15 @@ def test_mistakes_are_one_sentence_and_nothing_starts(
     assert code == 2
     assert sentence.format(**words) in printed
     assert "Traceback" not in printed
+
+
+def under_way(run_dir: Path) -> bool:
+    """Whether some seconds of the run are in its timeline, with futures delivered."""
+    timeline = run_dir / "timeline.csv"
+    if not timeline.exists():
+        return False
+    with timeline.open() as file:
+        return any(int(row["delivered"] or 0) > 0 for row in csv.DictReader(file))
 
 
 def running_children(process: psutil.Process) -> list[psutil.Process]:
@@ -155,11 +163,7 @@ def test_a_run_that_is_stopped_says_how_far_it_got(
     with (tmp_path / "printed").open("w") as printed:
         locust = subprocess.Popen(command(run_dir, *args), stderr=printed, cwd=tmp_path, start_new_session=True)
     try:
-        timeline = run_dir / "timeline.csv"
-        deadline = time.monotonic() + 60
-        while not (timeline.exists() and timeline.read_text().count("\n") > 3):
-            assert locust.poll() is None and time.monotonic() < deadline, (tmp_path / "printed").read_text()
-            time.sleep(0.05)
+        wait_for(lambda: under_way(run_dir), within_s=60)
         children = running_children(psutil.Process(locust.pid))
         assert len(children) >= 3
         # As a terminal does it: to every process of the group.
@@ -181,14 +185,9 @@ def test_a_run_that_is_stopped_says_how_far_it_got(
 def test_a_server_that_dies_cuts_the_run(tmp_path: Path, free_port: Ports) -> None:
     run_dir = tmp_path / "run"
     with (tmp_path / "printed").open("w") as printed:
-        locust = subprocess.Popen(
-            command(run_dir, *small(free_port, requests=100_000)), stderr=printed, cwd=tmp_path
-        )
+        locust = subprocess.Popen(command(run_dir, *small(free_port, requests=100_000)), stderr=printed, cwd=tmp_path)
     try:
-        deadline = time.monotonic() + 60
-        while not (timeline := run_dir / "timeline.csv").exists() or timeline.read_text().count("\n") < 3:
-            assert locust.poll() is None and time.monotonic() < deadline, (tmp_path / "printed").read_text()
-            time.sleep(0.05)
+        wait_for(lambda: under_way(run_dir), within_s=60)
         server = next(
             child for child in running_children(psutil.Process(locust.pid)) if "server_under_test" in child.cmdline()
         )
@@ -206,12 +205,23 @@ def test_locusts_help_lists_the_options() -> None:
     result = subprocess.run(
         [str(locust), "-f", str(ROOT / "locustfiles/soak.py"), "--help"], capture_output=True, text=True, timeout=60
     )
-    for option in ("requests", "in-flight", "max-tokens", "prompt-tokens", "lengths", "poll-preset", "run-dir", "observe"):
+    for option in (
+        "requests",
+        "in-flight",
+        "max-tokens",
+        "prompt-tokens",
+        "lengths",
+        "poll-preset",
+        "run-dir",
+        "observe",
+    ):
         assert f"--{option}" in result.stdout
 
 
 def test_defaults_are_read_from_pyproject(tmp_path: Path, free_port: Ports) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.locust]\nrequests = 7\nservice-time = 'fixed:5ms'\nmax-tokens = 9\n")
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.locust]\nrequests = 7\nservice-time = 'fixed:5ms'\nmax-tokens = 9\n"
+    )
     ports = ["--engine-port", str(free_port()), "--server-port", str(free_port())]
     code, run, printed = soak(tmp_path / "run", *ports, "--outstanding", "5")
     assert code == 0, printed

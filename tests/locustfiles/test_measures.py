@@ -29,7 +29,11 @@ def report(measures: Measures, worker: int, futures: FutureCounts) -> WorkerRepo
 
 
 counts = st.builds(
-    FutureCounts, submitted=st.integers(0, 99), delivered=st.integers(0, 99), lost=st.integers(0, 9), verified=st.integers(0, 9)
+    FutureCounts,
+    submitted=st.integers(0, 99),
+    delivered=st.integers(0, 99),
+    lost=st.integers(0, 9),
+    verified=st.integers(0, 9),
 )
 events = st.lists(
     st.one_of(
@@ -80,7 +84,7 @@ def test_latencies_keep_three_digits_from_microseconds_to_hours() -> None:
     for seconds in (0.000_001, 0.001_234, 45.0, 5000.0):
         measures.latency("future", seconds)
     histogram = HdrHistogram.decode(report(measures, 0, FutureCounts()).histograms["future"])
-    values = [value for value in (1, 1234, 45_000_000, 5_000_000_000)]
+    values = [1, 1234, 45_000_000, 5_000_000_000]
     found = [item.value_iterated_to for item in histogram.get_recorded_iterator()]
     assert len(found) == len(values)
     assert all(abs(a - b) <= b / 1000 + 1 for a, b in zip(found, values, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from typing import Any
@@ -62,7 +63,7 @@ def test_a_full_body_agrees_with_itself(identity: tuple[int, int, int]) -> None:
     assert fields["tokens"] == [token_text(token) for token in tokens]
     assert found["text"] == "".join(fields["tokens"])
     starts = [*fields["text_offset"], len(found["text"])]
-    assert [found["text"][a:b] for a, b in zip(starts, starts[1:], strict=False)] == fields["tokens"]
+    assert [found["text"][a:b] for a, b in itertools.pairwise(starts)] == fields["tokens"]
     assert found["prompt_token_ids"] == PROMPT
     assert len(fields["top_logprobs"]) == len(tokens)
     for text, logprob, top in zip(fields["tokens"], logprobs, fields["top_logprobs"], strict=True):
@@ -103,5 +104,5 @@ def test_prompt_logprobs_have_the_prompts_token_and_the_k_likeliest(prompt: list
         ranks = sorted(entry["rank"] for entry in entries.values())
         assert ranks == sorted({*range(1, k + 1), own["rank"]})
         by_rank = sorted(entries.values(), key=lambda entry: entry["rank"])
-        assert all(a["logprob"] >= b["logprob"] for a, b in zip(by_rank, by_rank[1:], strict=False))
+        assert all(a["logprob"] >= b["logprob"] for a, b in itertools.pairwise(by_rank))
         assert all(math.isfinite(entry["logprob"]) and entry["logprob"] < 0 for entry in entries.values())

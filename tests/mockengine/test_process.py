@@ -17,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mockengine.corpus import Corpus
+from tests.waiting import wait_for
 
 Ports = Callable[[], int]
 
@@ -52,13 +53,6 @@ def metrics(port: int) -> dict[str, float]:
     return values
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-    pytest.fail("it did not come to pass")
-
-
 def test_completions_are_the_corpus(free_port: Ports) -> None:
     with engine(port := free_port(), "--body-profile", "lean", "--service-time", "fixed:0s", "--corpus-seed", "3"):
         request = {"model": "mock", "prompt": [1, 2, 3], "n": 2, "seed": 11, "max_tokens": 50, "prompt_logprobs": 1}
@@ -71,7 +65,7 @@ def test_completions_are_the_corpus(free_port: Ports) -> None:
     for index, choice in enumerate(body["choices"]):
         assert np.array(choice["token_ids"], "<i4").tobytes() == corpus.tokens(11, index, 50)
         assert choice["prompt_logprobs"][0] is None
-        assert list(choice["prompt_logprobs"][1])[0] == "2"
+        assert next(iter(choice["prompt_logprobs"][1])) == "2"
     assert values["vllm:request_success_total"] == 1
     assert values["vllm:generation_tokens_total"] == 100
     assert values["vllm:prompt_tokens_total"] == 3
@@ -168,7 +162,7 @@ def test_a_signal_ends_it_cleanly_with_requests_under_way(free_port: Ports, sign
         (["--service-time", "lognormal:mean=-1s,cv=1"], "-1s"),
         (["--slots", "0"], "--slots should be at least 1, found 0"),
         (["--body-profile", "fat"], "invalid choice: 'fat'"),
-        (["--port", "{taken}"], "Cannot listen on 127.0.0.1:{taken}: address already in use"),
+        (["--port", "{taken}"], "Cannot listen on 127.0.0.1:{taken}: Address already in use"),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_2(shared_engine: int, args: list[str], sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -79,12 +80,12 @@ def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
         RowWriter(path, ResourceRow)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
-    writer = RowWriter(tmp_path / "rows.csv", ResourceRow)
-    full = Path("/dev/full").open("w", encoding="utf-8")  # noqa: SIM115 - closed below
-    writer._file.close()
-    writer._csv = __import__("csv").writer(full)
-    with pytest.raises(RunFolderError, match="no space left on device"):
-        writer._file = full
-        writer.write(ResourceRow(monotonic_s=1.0, unix_s=2.0))
+def test_a_write_that_the_system_refuses_is_a_sentence(tmp_path: Path) -> None:
+    rows = [ResourceRow(monotonic_s=1.0, unix_s=2.0)] * 100
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # stands in for a full disk
+    try:
+        with pytest.raises(RunFolderError, match=r"cannot write .*rows\.csv: file too large"):
+            write(tmp_path / "rows.csv", rows)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

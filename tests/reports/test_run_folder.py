@@ -65,9 +65,7 @@ def test_another_schema_version_is_refused(tmp_path: Path, make_facts: Callable[
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 1}'])
-def test_a_broken_document_is_a_sentence(
-    tmp_path: Path, make_facts: Callable[..., LoadFacts], content: str
-) -> None:
+def test_a_broken_document_is_a_sentence(tmp_path: Path, make_facts: Callable[..., LoadFacts], content: str) -> None:
     folder = RunFolder.create(tmp_path / "run")
     folder.checkpoint(make_facts())
     folder.run_json.write_text(content)

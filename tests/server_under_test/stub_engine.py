@@ -56,6 +56,9 @@ class StubEngine(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
+    def handle_error(self, *_: Any) -> None:
+        """A client that goes away is what some tests are about."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

@@ -22,9 +22,7 @@ def decode(
 ) -> SampleResponse:
     text = document if isinstance(document, bytes) else json.dumps(document, separators=(",", ":")).encode()
     buffer = bytearray(b"head" + text + b"tail of an earlier body}")
-    return SampleResponse.FromString(
-        sample_response(Body(buffer, 4, 4 + len(text)), samples, max_tokens, prompt)
-    )
+    return SampleResponse.FromString(sample_response(Body(buffer, 4, 4 + len(text)), samples, max_tokens, prompt))
 
 
 def float32(number: float | None) -> bytes:
@@ -46,11 +44,11 @@ def obvious(document: Any) -> SampleResponse:
 # Text that could be taken for keys if it were not escaped.
 texts = st.one_of(
     st.text(max_size=20),
-    st.sampled_from(['"token_ids":[1]', '\\"token_logprobs\\":[', '"finish_reason":"stop",', "]", '"choices":[{', '"index":9,']),
+    st.sampled_from(
+        ['"token_ids":[1]', '\\"token_logprobs\\":[', '"finish_reason":"stop",', "]", '"choices":[{', '"index":9,']
+    ),
 )
-numbers = st.one_of(
-    st.none(), st.integers(-50, 0), st.floats(-1e30, 0, width=32), st.sampled_from([-1e-38, math.nan, -math.inf])
-)
+numbers = st.one_of(st.none(), st.integers(-50, 0), st.floats(-1e30, 0), st.sampled_from([-1e-38, math.nan, -math.inf]))
 
 
 @st.composite
@@ -84,7 +82,9 @@ def choices(draw: st.DrawFn) -> list[dict[str, Any]]:
 @given(choices(), st.booleans())
 def test_bodies_of_every_kind(made: list[dict[str, Any]], compact: bool) -> None:
     document = {"id": "x", "model": "m", "choices": made, "usage": {"prompt_tokens": 1}}
-    text = json.dumps(document, separators=(",", ":") if compact else None, ensure_ascii=False).encode("utf-8", "ignore")
+    text = json.dumps(document, separators=(",", ":") if compact else None, ensure_ascii=False).encode(
+        "utf-8", "ignore"
+    )
     if '"\\ud' in json.dumps(document):
         return  # a lone surrogate can't be written in UTF-8
     found = decode(text, samples=len(made))

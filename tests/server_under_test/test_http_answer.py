@@ -16,7 +16,7 @@ from server_under_test.http_answer import BUFFER_BYTES, AnswerReader, BadAnswerE
 def feed(reader: AnswerReader, data: bytes, cuts: list[int]) -> int:
     """Hand ``data`` over in pieces; how many of its bytes were taken before the answer was complete."""
     taken = 0
-    for cut in [*cuts, len(data)]:
+    for cut in [*(min(cut, len(data)) for cut in cuts), len(data)]:
         while taken < cut and not reader.complete:
             room = reader.room()
             piece = data[taken : min(cut, taken + len(room))]

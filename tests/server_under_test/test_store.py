@@ -108,6 +108,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.kept_until: dict[Future, float] = {}
         self.under_way: dict[Future, int] = {}
+        self.failed: set[Future] = set()
 
     @rule(target=futures)
     def submit(self) -> Future:
@@ -145,8 +146,9 @@ class StoreMachine(RuleBasedStateMachine):
         for future, until in list(self.kept_until.items()):
             if until > self.now:
                 continue
-            if future.failure is not None and until + KEEP_FOR.completed_ttl_s > self.now:
-                self.kept_until[future] = self.now + KEEP_FOR.completed_ttl_s  # it has just failed
+            if future.failure is not None and future not in self.failed:
+                self.failed.add(future)
+                self.kept_until[future] = self.now + KEEP_FOR.completed_ttl_s
             elif self.under_way.get(future):
                 self.kept_until[future] = self.now + KEEP_FOR.retrieved_ttl_s
             else:

@@ -1,0 +1,139 @@
+"""report.html: complete in itself, escaped, of bounded size, and the same every time."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from reports.assessment import assess
+from reports.page import render_page
+from reports.schema import ErrorExample, LoadFacts, ResourceRow, TimelineRow
+
+Run = tuple[LoadFacts, list[TimelineRow], list[ResourceRow]]
+
+HOSTILE = "<script>alert('x')</script><img src=//example.com/a.png>\"'&"
+ENVIRONMENT = {"cores": 2, "python": "3.11", "memory_bytes": 8_000_000_000, "libraries": {"numpy": None}}
+VOID = {"meta", "br", "link", "img", "use"}
+
+
+class Page(html.parser.HTMLParser):
+    """The elements of a page; checks that they are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.elements: list[str] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def render(run: Run) -> str:
+    facts, timeline, resources = run
+    return render_page(assess(facts, timeline, resources, ENVIRONMENT), timeline, resources)
+
+
+@pytest.fixture
+def hostile_run(main_job: Run) -> Run:
+    facts, timeline, resources = main_job
+    errors = [ErrorExample(name=HOSTILE, count=2, example=HOSTILE)]
+    target = msgspec.structs.replace(facts.target, url=HOSTILE)
+    facts = msgspec.structs.replace(
+        facts,
+        name=HOSTILE,
+        command=HOSTILE,
+        errors=errors,
+        target=target,
+        notes=[HOSTILE],
+        ended="cut",
+        cut_reason=HOSTILE,
+    )
+    return facts, timeline, resources
+
+
+def test_the_page_refers_to_nothing_outside_itself(main_job: Run) -> None:
+    facts, timeline, resources = main_job
+    target = msgspec.structs.replace(facts.target, url="the target")
+    engine = msgspec.structs.replace(facts.engine, url="the engine")
+    text = render((msgspec.structs.replace(facts, target=target, engine=engine), timeline, resources))
+    assert not re.search(r"https?://|//[a-z]|@import", text)
+    page = Page(text)
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    for _, name, value in page.attributes:
+        if name in ("href", "src", "xlink:href"):
+            assert value.startswith("#")
+            assert value[1:] in ids
+    for referred in re.findall(r"url\((.*?)\)", text):
+        assert referred.lstrip("#") in ids
+    assert page.elements.count("svg") == 8
+
+
+def test_what_comes_from_elsewhere_is_escaped(hostile_run: Run) -> None:
+    page = Page(render(hostile_run))
+    assert "script" not in page.elements
+    assert "img" not in page.elements
+    assert sum(HOSTILE in data for data in page.text) >= 6
+
+
+def test_the_verdict_comes_first_and_every_reason_is_said(hostile_run: Run) -> None:
+    text = "".join(Page(render(hostile_run)).text)
+    assert text.index("invalid") < text.index("Steady throughput") < text.index("What limited this run")
+
+
+def test_the_same_run_gives_the_same_page(main_job: Run) -> None:
+    assert render(main_job) == render(main_job)
+
+
+def test_a_long_run_s_page_is_no_larger_than_a_short_one_s(
+    make_facts: Callable[..., LoadFacts], make_row: Callable[..., TimelineRow], make_sample: Callable[..., ResourceRow]
+) -> None:
+    seconds = 20_000
+    noise = [(37 * second) % 101 for second in range(seconds)]
+    timeline = [
+        make_row(at, submitted=10 * at, delivered=10 * at + n, outstanding=n, load_cpu_s=at * 0.3 + 0.001 * n)
+        for at, n in enumerate(noise)
+    ]
+    resources = [
+        make_sample(
+            at, target_rss_bytes=10**8 + n, target_cpu_s=at * 0.5 + n * 0.001, target_loop_lag_max_s=0.001 + n / 1e3
+        )
+        for at, n in enumerate(noise)
+    ]
+    page = render((make_facts(duration_s=float(seconds)), timeline, resources))
+    assert len(page) < 1_000_000
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_a_run_of_almost_nothing_has_a_page(
+    make_facts: Callable[..., LoadFacts],
+    make_row: Callable[..., TimelineRow],
+    make_sample: Callable[..., ResourceRow],
+    rows: int,
+) -> None:
+    facts = make_facts(duration_s=0.0, histograms={}, workers=[], ended=None, engine=None)
+    run = facts, [make_row(at) for at in range(rows)], [make_sample(at) for at in range(rows)]
+    assert "The run has not ended." in "".join(Page(render(run)).text)
