@@ -12,13 +12,13 @@ from typing import Literal, cast
 
 import gevent
 from gevent.event import AsyncResult, Event
-from reports.conclude import conclude
-from reports.run_folder import RunFolder
 
 from locustfiles import facts, preflight
 from locustfiles.measures import Totals, WorkerReport, merged_histograms, total
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
+from reports.conclude import conclude
+from reports.run_folder import RunFolder
 from reports.schema import LoadFacts, RunDocument, TimelineRow
 
 TICK_S = 1.0

@@ -18,7 +18,6 @@ import msgspec
 from locust import events
 from locust.env import Environment
 from locust.runners import MasterRunner, WorkerRunner
-from reports.run_folder import RunFolderError
 
 from locustfiles import preflight
 from locustfiles.controller import Controller
@@ -27,6 +26,7 @@ from locustfiles.processes import ProcessError, die_with_parent
 from locustfiles.settings import Settings, SettingsError, add_arguments, settings_from
 from locustfiles.terminal import Progress, print_verdict
 from locustfiles.worker import WorkerRun, begin_run, current_run, current_run_or_none
+from reports.run_folder import RunFolderError
 
 REPORT = "repoll_report"
 DRAIN = "repoll_drain"
@@ -100,6 +100,11 @@ class RunHooks:
         try:
             settings = settings_from(self._options)
             workers = sorted(self._runner.clients) if isinstance(self._runner, MasterRunner) else ["local"]
+            if len(workers) > self._options.num_users:
+                raise SettingsError(
+                    f"{len(workers)} workers are connected, more than --users {self._options.num_users}. "
+                    "Raise --users, or give as many --expect-workers."
+                )
             self._controller = Controller(
                 settings,
                 len(workers),

@@ -24,7 +24,7 @@ HIGHEST_US = 24 * 3600 * 1_000_000
 LATENCIES = ("submit", "first_poll", "poll", "future")
 
 LAG_INTERVAL_S = 0.05
-STEADY_AT_LEAST_S = 5.0
+JUDGED_AFTER_S = 5.0
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes everywhere but on macOS
 
 
@@ -117,41 +117,60 @@ class Measures:
 
 
 class _Window:
-    """CPU time and greenlet lag from one moment on."""
+    """CPU time and greenlet lag from one moment on, until it is closed."""
 
     def __init__(self) -> None:
-        self.began_s = time.monotonic()
-        self.cpu_at_start_s = time.process_time()
-        self.lags = new_histogram()
+        self._began_s = time.monotonic()
+        self._cpu_began_s = time.process_time()
+        self._closed: tuple[float, float] | None = None
+        self._lags = new_histogram()
 
+    def lag(self, seconds: float) -> None:
+        if self._closed is None:
+            self._lags.record_value(max(1, int(seconds * 1e6)))
+
+    def close(self) -> None:
+        self._closed = self._closed or (self.elapsed_s, self.cpu_s)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._closed[0] if self._closed else time.monotonic() - self._began_s
+
+    @property
+    def cpu_s(self) -> float:
+        return self._closed[1] if self._closed else time.process_time() - self._cpu_began_s
+
+    @property
     def utilisation(self) -> float:
-        return (time.process_time() - self.cpu_at_start_s) / max(1e-9, time.monotonic() - self.began_s)
+        """Of one core. What is shorter than JUDGED_AFTER_S counts as that long: a short burst saturates nothing."""
+        return self.cpu_s / max(self.elapsed_s, JUDGED_AFTER_S)
+
+    def lag_percentile_s(self, percentile: float) -> float:
+        return float(self._lags.get_value_at_percentile(percentile)) / 1e6
 
 
 class UseMeter:
     """What this process uses, and how late its greenlets wake up.
 
     Utilisation and lag are those of the steady phase, between the two marks: filling up to the outstanding futures
-    asked for is done as fast as one core can and says nothing of the run. Without a steady phase of
-    STEADY_AT_LEAST_S they are those of the whole run.
+    asked for is done as fast as one core can and says nothing of the run. Where the steady phase is shorter than
+    JUDGED_AFTER_S they are those of the whole run.
     """
 
     def __init__(self) -> None:
         self._whole = _Window()
         self._steady: _Window | None = None
-        self._frozen: WorkerUse | None = None
         self._lag_max_s = 0.0
         self._greenlet = gevent.spawn(self._watch)
 
     def mark_steady(self) -> None:
         """The outstanding futures asked for are there."""
-        if self._steady is None:
-            self._steady = _Window()
+        self._steady = self._steady or _Window()
 
     def mark_drain(self) -> None:
         """The last future was submitted."""
-        if self._frozen is None:
-            self._frozen = self.use()
+        if self._steady is not None:
+            self._steady.close()
 
     def _watch(self) -> None:
         due = time.monotonic() + LAG_INTERVAL_S
@@ -161,7 +180,7 @@ class UseMeter:
             lag = max(0.0, now - due)
             self._lag_max_s = max(self._lag_max_s, lag)
             for window in filter(None, (self._whole, self._steady)):
-                window.lags.record_value(max(1, int(lag * 1e6)))
+                window.lag(lag)
             due = now + LAG_INTERVAL_S
 
     def take_lag_max_s(self) -> float:
@@ -170,23 +189,20 @@ class UseMeter:
         return worst
 
     def use(self) -> WorkerUse:
-        window = self._whole
-        if self._steady is not None and time.monotonic() - self._steady.began_s >= STEADY_AT_LEAST_S:
-            window = self._steady
-        cpu_s = time.process_time() - self._whole.cpu_at_start_s
-        rss_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
-        if self._frozen is not None:
-            return msgspec.structs.replace(self._frozen, cpu_s=cpu_s, rss_peak_bytes=rss_peak_bytes)
+        steady = self._steady
+        window = steady if steady is not None and steady.elapsed_s >= JUDGED_AFTER_S else self._whole
         return WorkerUse(
-            cpu_s=cpu_s,
-            cpu_utilisation=window.utilisation(),
-            lag_max_s=window.lags.get_max_value() / 1e6,
-            lag_p99_s=window.lags.get_value_at_percentile(99) / 1e6,
-            rss_peak_bytes=rss_peak_bytes,
+            cpu_s=self._whole.cpu_s,
+            cpu_utilisation=window.utilisation,
+            lag_max_s=window.lag_percentile_s(100),
+            lag_p99_s=window.lag_percentile_s(99),
+            rss_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES,
         )
 
     def stop(self) -> None:
+        """The work is done: what this process does from now on is not counted."""
         self._greenlet.kill(block=False)
+        self._whole.close()
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):

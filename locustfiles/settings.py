@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from mockengine.corpus import PROFILES, BodyProfile
 
 from locustfiles.durations import parse_duration
 from locustfiles.polling import PRESETS
+from mockengine.corpus import PROFILES, BodyProfile
 
 SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
 
@@ -203,7 +203,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         raise SettingsError(f"--poll-preset should be one of {', '.join(PRESETS)}, found '{options.poll_preset}'.")
     if options.body_profile not in PROFILES:
         raise SettingsError(f"--body-profile should be one of {', '.join(PROFILES)}, found '{options.body_profile}'.")
-    processes = max(1, getattr(options, "processes", None) or 1)
+    processes = max(1, options.processes or 1, options.expect_workers or 1)
     users, outstanding = _users_and_outstanding(options, processes)
     their_url = _their_url(options.host)
     engine = None if their_url else _engine(options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
+
 from mockengine.corpus import Corpus
 from server_under_test.proto import SampledSequence, SampleResponse, StopReason
 

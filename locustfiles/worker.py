@@ -8,7 +8,6 @@ import os
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 from gevent.pool import Group
-from mockengine.corpus import Corpus
 
 from locustfiles.ledger import End, Ledger, share
 from locustfiles.lengths import JobLengths, parse_lengths
@@ -17,6 +16,7 @@ from locustfiles.polling import PRESETS
 from locustfiles.settings import Settings
 from locustfiles.transport import Transport
 from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
+from mockengine.corpus import Corpus
 
 # Tens of thousands of live greenlets make the collector's full passes long; what a future leaves behind is freed by
 # reference counts alone.

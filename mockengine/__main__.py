@@ -52,7 +52,7 @@ def main() -> int:
         uvloop.run(_serve(engine, options.host, options.port))
     except OSError as error:
         return _usage_error(
-            f"Cannot listen on {options.host}:{options.port}: {os.strerror(error.errno)}. Choose another --port."
+            f"Cannot listen on {options.host}:{options.port}: {os.strerror(error.errno or 0)}. Choose another --port."
         )
     return 0
 

@@ -9,10 +9,10 @@ from reports.schema import EngineUse, LoadFacts, LoadUse, TargetUse, Verdict
 def judge(facts: LoadFacts, load: LoadUse, target: TargetUse, engine: EngineUse) -> tuple[Verdict, list[str]]:
     """The verdict and its reasons as sentences: those that make the run invalid first, then those that fail it.
 
-    invalid: the run has not ended or was cut; the load generator was saturated; nothing was delivered; results were
-    not verified; the counts of load, target and engine do not add up (a count that is None was not measured and is not
+    invalid: the run has not ended or was cut; the load generator was saturated; no future ended; results were not
+    verified; the counts of load, target and engine do not add up (a count that is None was not measured and is not
     compared).
-    fail: a future failed, was lost, doubled or foreign, or not every requested future was delivered.
+    fail: a future failed, was lost, doubled or foreign, or not every submitted future was delivered.
     """
     invalid = [*_not_whole(facts), *_saturated(load), *_unverified(facts)]
     if facts.ended is not None:
@@ -42,8 +42,8 @@ def _saturated(load: LoadUse) -> list[str]:
 
 def _unverified(facts: LoadFacts) -> list[str]:
     futures = facts.futures
-    if not futures.delivered:
-        return ["No future was delivered."]
+    if not futures.delivered and not futures.failed and not futures.lost:
+        return ["No future was delivered, and none failed: there is nothing to judge."]
     unverified = futures.delivered - futures.verified - futures.foreign
     return [f"{unverified:,} delivered results were not verified."] if unverified > 0 else []
 
@@ -78,6 +78,6 @@ def _failed(facts: LoadFacts) -> list[str]:
         )
         if count
     ]
-    if facts.ended == "complete" and futures.delivered != facts.workload.requests:
-        reasons.append(f"{futures.delivered:,} of the {facts.workload.requests:,} requested futures were delivered.")
+    if facts.ended == "complete" and futures.delivered != futures.submitted:
+        reasons.append(f"{futures.delivered:,} of the {futures.submitted:,} submitted futures were delivered.")
     return reasons

@@ -48,6 +48,7 @@ def observe(observed: Observed, out: Path, interval_s: float) -> None:
     sampler = Sampler(observed)
     with RowWriter(out, ResourceRow) as rows:
         started = due = time.monotonic()
+        started_cpu_s = time.process_time()
         while not stop.wait_until(due):
             rows.write(sampler.sample(_WAIT_SHARE * interval_s))
             if due == started:
@@ -56,7 +57,7 @@ def observe(observed: Observed, out: Path, interval_s: float) -> None:
             # After a pause of the whole machine, go on with the schedule instead of making up for it.
             due += max(0.0, (time.monotonic() - due) // interval_s * interval_s)
         rows.write(sampler.sample(_LAST_WAIT_S))
-    elapsed_s, cpu_s = time.monotonic() - started, time.process_time()
+    elapsed_s, cpu_s = time.monotonic() - started, time.process_time() - started_cpu_s
     print(f"observed for {elapsed_s:.0f} s, with {100 * cpu_s / elapsed_s:.2f} % of a core", file=sys.stderr)
 
 

@@ -20,6 +20,7 @@ from reports.series import Column, column, measured, rates
 _AVERAGED_S = 10.0
 
 _GIGABYTE = 1e9
+_LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
 _PERCENTILES = [100 * (1 - 10 ** (-step / 20)) for step in range(101)]  # 0 to 99.999, even on the log axis
 _PERCENTILE_TICKS = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 _PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE}
@@ -66,11 +67,11 @@ class _Series:
         self.monotonic_s = column(rows, "monotonic_s")
         self.times = clock.since_start(self.monotonic_s)
 
-    def line(self, axes: Axes, name: str, color: str, label: str, factor: float = 1.0) -> None:
-        """A field over time; nothing when it was never measured."""
+    def line(self, axes: Axes, name: str, color: str, label: str, factor: float = 1.0, least: float = 0.0) -> None:
+        """A field over time, values below ``least`` raised to it; nothing when it was never measured."""
         values = column(self.rows, name)
         if not np.isnan(values).all():
-            line(axes, self.times, factor * values, color, label)
+            line(axes, self.times, np.maximum(factor * values, least), color, label)
 
     def rate_line(self, axes: Axes, name: str, color: str, label: str) -> None:
         """A counter's growth a second, and its running average over the spikes."""
@@ -194,9 +195,9 @@ def _cpu(document: RunDocument, load: _Series, observed: _Series) -> Plot:
 
 def _delays(load: _Series, observed: _Series) -> Plot:
     def fill(axes: Axes) -> None:
-        observed.line(axes, "canary_s", GREEN, "canary request", 1000)
-        observed.line(axes, "target_loop_lag_max_s", BLUE, "target's loop lag", 1000)
-        load.line(axes, "load_lag_max_s", ORANGE, "load's lag", 1000)
+        observed.line(axes, "canary_s", GREEN, "canary request", 1000, _LEAST_MS)
+        observed.line(axes, "target_loop_lag_max_s", BLUE, "target's loop lag", 1000, _LEAST_MS)
+        load.line(axes, "load_lag_max_s", ORANGE, "load's lag", 1000, _LEAST_MS)
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))

@@ -48,7 +48,7 @@ def main() -> int:
         uvloop.run(_serve(options))
     except OSError as error:
         where = f"{options.host}:{options.port}"
-        return _usage_error(f"Cannot listen on {where}: {os.strerror(error.errno)}. Choose another --port.")
+        return _usage_error(f"Cannot listen on {where}: {os.strerror(error.errno or 0)}. Choose another --port.")
     return 0
 
 

@@ -37,6 +37,11 @@ def small(ports: Ports, requests: int = 300) -> list[str]:
     ]
 
 
+def two_processes(ports: Ports) -> list[str]:
+    port = str(ports())
+    return ["--processes", "2", "--master-bind-port", port, "--master-port", port]
+
+
 def soak(run_dir: Path, *args: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, run.json and what was printed."""
     result = subprocess.run(command(run_dir, *args), capture_output=True, text=True, timeout=200, cwd=run_dir.parent)
@@ -65,7 +70,7 @@ def test_a_small_soak_passes_and_leaves_a_whole_run_folder(tmp_path: Path, free_
 
 
 def test_two_processes_share_the_count_exactly(tmp_path: Path, free_port: Ports) -> None:
-    args = [*small(free_port, requests=501), "--processes", "2", "--master-bind-port", str(free_port())]
+    args = [*small(free_port, requests=501), *two_processes(free_port)]
     code, run, printed = soak(tmp_path / "run", *args)
     assert code == 0, printed
     assert run["futures"]["delivered"] == run["futures"]["verified"] == run["engine"]["finished"] == 501
@@ -159,7 +164,7 @@ def test_a_run_that_is_stopped_says_how_far_it_got(
     run_dir = tmp_path / "run"
     args = [*small(free_port, requests=100_000), "--drain", "1s"]
     if processes > 1:
-        args += ["--processes", str(processes), "--master-bind-port", str(free_port())]
+        args += two_processes(free_port)
     with (tmp_path / "printed").open("w") as printed:
         locust = subprocess.Popen(command(run_dir, *args), stderr=printed, cwd=tmp_path, start_new_session=True)
     try:

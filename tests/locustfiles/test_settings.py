@@ -20,7 +20,7 @@ def options(*args: str, **locust_own: Any) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     parsed = parser.parse_args(args)
-    for name, value in {"host": None, "num_users": None, "processes": None, **locust_own}.items():
+    for name, value in {"host": None, "num_users": None, "processes": None, "expect_workers": 1, **locust_own}.items():
         setattr(parsed, name, value)
     return parsed
 

@@ -46,8 +46,8 @@ def test_a_target_may_serve_a_result_again(make_facts: Callable[..., LoadFacts],
         (futures(delivered=998, verified=998, lost=2), None, None, "fail", "2 futures lost."),
         (futures(doubled=1), None, None, "fail", "(doubled)"),
         (futures(verified=999, foreign=1), None, None, "fail", "(foreign)"),
-        (futures(delivered=999, verified=999, cancelled=1), None, None, "fail", "999 of the 1,000 requested"),
-        (futures(delivered=999, verified=999, abandoned=1), None, None, "fail", "999 of the 1,000 requested"),
+        (futures(delivered=999, verified=999, cancelled=1), None, None, "fail", "999 of the 1,000 submitted"),
+        (futures(delivered=999, verified=999, abandoned=1), None, None, "fail", "999 of the 1,000 submitted"),
     ],
 )
 def test_reasons(
