@@ -19,8 +19,8 @@ from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
 from mockengine.corpus import Corpus
 
 # Tens of thousands of live greenlets make the collector's full passes long; what a future leaves behind is freed by
-# reference counts alone.
-GC_THRESHOLDS = (50_000, 20, 100)
+# reference counts alone, so only young objects are looked at, a few at a time.
+GC_THRESHOLDS = (5_000, 10, 1_000)
 
 # Requests beside the outstanding futures' own: sessions and heartbeats, one or two a user.
 SPARE_CONNECTIONS_PER_USER = 2

@@ -20,8 +20,8 @@ from mockengine.service_time import ServiceTimeError, parse_service_time
 EXIT_USAGE = 2
 # The kernel cuts this to net.core.somaxconn.
 LISTEN_BACKLOG = 16_384
-# Thousands of live requests make the collector's full passes long, and reference counts free what requests leave.
-GC_THRESHOLDS = (50_000, 20, 100)
+# Reference counts free what requests leave; full passes over thousands of live requests would only delay answers.
+GC_THRESHOLDS = (5_000, 10, 1_000)
 SHUTDOWN_TIMEOUT_S = 0.1  # what is under way is broken off; aiohttp takes 0 for no limit
 
 

@@ -73,7 +73,7 @@ def line(axes: Axes, times: Column, values: Column, color: str, label: str | Non
 def _inline(svg: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)  # HTML knows both namespaces
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # the same in every plot, and nothing refers to them
+    # Of the attributes only the viewBox is wanted: the page sets the size, and HTML knows the namespaces.
     svg = re.sub(r'<svg [^>]*(viewBox="[^"]*")[^>]*>', r'<svg role="img" \1>', svg, count=1)
     return svg.replace(_INK, "currentColor")

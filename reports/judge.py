@@ -72,7 +72,7 @@ def _failed(facts: LoadFacts) -> list[str]:
         f"{count:,} {'future' if count == 1 else 'futures'} {what}."
         for count, what in (
             (futures.failed, "failed"),
-            (futures.lost, "lost"),
+            (futures.lost, "got lost"),
             (futures.doubled, "ended twice, or had the id of another one (doubled)"),
             (futures.foreign, "got the result of another one (foreign)"),
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reports.schema import LimitRule, LoadUse, ResourceRow
-from reports.series import column, growth, within
+from reports.series import Column, column, growth, within
 from reports.steady import Window
 
 # One process of the load is one thread. From 0.9 of a core on, work waits for its turn about ten times as long as it
@@ -55,7 +55,7 @@ def utilisation(resources: Sequence[ResourceRow], window: Window, slots: int | N
         grown = growth(times, column(resources, name), *window)
         return grown[0] / grown[1] if grown else None
 
-    def samples(name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def samples(name: str) -> Column:
         return within(times, column(resources, name), *window)
 
     occupied = rate("engine_slot_seconds")

@@ -20,7 +20,7 @@ from reports.rows import RowWriter
 from reports.schema import ResourceRow
 from reports.scrape import ENGINE_METRICS, TARGET_METRICS, Canary, Question, canary, scrape
 
-# How much of an interval a sample waits for the answers of servers, and how long the last sample waits.
+# How much of an interval a sample waits for the answers of servers, and how long the last one waits, twice at most.
 _WAIT_SHARE = 0.5
 _LAST_WAIT_S = 2.0
 
@@ -56,7 +56,7 @@ def observe(observed: Observed, out: Path, interval_s: float) -> None:
             due += interval_s
             # After a pause of the whole machine, go on with the schedule instead of making up for it.
             due += max(0.0, (time.monotonic() - due) // interval_s * interval_s)
-        rows.write(sampler.sample(_LAST_WAIT_S))
+        rows.write(sampler.last_sample())
     elapsed_s, cpu_s = time.monotonic() - started, time.process_time() - started_cpu_s
     print(f"observed for {elapsed_s:.0f} s, with {100 * cpu_s / elapsed_s:.2f} % of a core", file=sys.stderr)
 
@@ -77,21 +77,27 @@ class Sampler:
         """One row, with those answers of the servers that come within ``wait_s`` seconds."""
         now = time.monotonic()
         cells: dict[str, Any] = {"monotonic_s": now, "unix_s": time.time()}
-        for question in self._questions():
-            question.begin()
+        fresh = [question.begin() for question in self._scrapes]
+        if self._canary:
+            self._canary.begin()
         cells |= _process_cells("target", self._target)
         cells |= _process_cells("engine", self._engine)
         cells["machine_cpu_utilisation"] = psutil.cpu_percent() / 100
         cells["machine_available_bytes"] = psutil.virtual_memory().available
-        for question in self._scrapes:
-            metrics = question.answer_by(now + wait_s) or {}
-            cells |= {name: round(value) if name in _WHOLE else value for name, value in metrics.items()}
-        if self._canary:
+        for question, asked_now in zip(self._scrapes, fresh, strict=True):
+            metrics = question.answer_by(now + wait_s)
+            if metrics and asked_now:  # a late answer says what was so at another moment than this row's
+                cells |= {name: round(value) if name in _WHOLE else value for name, value in metrics.items()}
+        if self._canary:  # but a late canary is what the canary is for
             cells |= self._canary_cells(self._canary.answer_by(now + wait_s))
         return ResourceRow(**cells)
 
-    def _questions(self) -> list[Question[Any]]:
-        return [*self._scrapes, self._canary] if self._canary else [*self._scrapes]
+    def last_sample(self) -> ResourceRow:
+        """A row with the final counts: answers still under way are waited for, and the questions asked once more."""
+        deadline_s = time.monotonic() + _LAST_WAIT_S
+        for question in self._scrapes:
+            question.answer_by(deadline_s)
+        return self.sample(_LAST_WAIT_S)
 
     def _canary_cells(self, answer: Canary | None) -> dict[str, Any]:
         if answer is None:

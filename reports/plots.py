@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -14,10 +12,8 @@ from reports.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, draw, line
 from reports.percentiles import curve
 from reports.retention import predicted_retention
 from reports.schema import ResourceRow, RunDocument, TimelineRow
-from reports.series import Column, column, measured, rates
-
-# Spikes of a second hide the level of a rate, and an average hides the spikes: both are drawn.
-_AVERAGED_S = 10.0
+from reports.series import column
+from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
@@ -34,59 +30,10 @@ class Plot(NamedTuple):
     svg: str
 
 
-class _Clock(NamedTuple):
-    """The time axis of a run: moments since its start, in the unit that suits its length."""
-
-    started_s: float
-    duration_s: float
-    unit: str
-    unit_s: float
-
-    @classmethod
-    def of(cls, document: RunDocument) -> _Clock:
-        units = (("s", 1.0, 600.0), ("min", 60.0, 10_800.0), ("h", 3600.0, np.inf))
-        unit, unit_s = next((unit, unit_s) for unit, unit_s, up_to in units if document.run.duration_s <= up_to)
-        return cls(document.facts.started_monotonic_s, document.run.duration_s, unit, unit_s)
-
-    def since_start(self, monotonic_s: Column) -> Column:
-        return (monotonic_s - self.started_s) / self.unit_s
-
-    def label(self, axes: Axes, quantity: str) -> None:
-        """Name both axes, and make all plots of a page span the same time."""
-        axes.set_xlim(0, max(self.duration_s, 1.0) / self.unit_s)
-        axes.set_xlabel(f"time since the start ({self.unit})")
-        axes.set_ylabel(quantity)
-
-
-class _Series:
-    """Rows as columns over the run's time axis."""
-
-    def __init__(self, rows: Sequence[msgspec.Struct], clock: _Clock) -> None:
-        self.rows = rows
-        self.clock = clock
-        self.monotonic_s = column(rows, "monotonic_s")
-        self.times = clock.since_start(self.monotonic_s)
-
-    def line(self, axes: Axes, name: str, color: str, label: str, factor: float = 1.0, least: float = 0.0) -> None:
-        """A field over time, values below ``least`` raised to it; nothing when it was never measured."""
-        values = column(self.rows, name)
-        if not np.isnan(values).all():
-            line(axes, self.times, np.maximum(factor * values, least), color, label)
-
-    def rate_line(self, axes: Axes, name: str, color: str, label: str) -> None:
-        """A counter's growth a second, and its running average over the spikes."""
-        monotonic_s, values = measured(self.monotonic_s, column(self.rows, name))
-        times, per_s = rates(monotonic_s, values)
-        if not times.size:
-            return
-        line(axes, self.clock.since_start(times), per_s, color, None, linewidth=0.6, alpha=0.4)
-        line(axes, self.clock.since_start(times), _averaged(monotonic_s, values), color, label)
-
-
 def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Sequence[ResourceRow]) -> list[Plot]:
     """Every plot for which there are data, in the order of the page."""
-    clock = _Clock.of(document)
-    load, observed = _Series(timeline, clock), _Series(resources, clock)
+    axis = TimeAxis.of(document, timeline)
+    load, observed = Series(timeline, axis), Series(resources, axis)
     drawn: list[Plot] = []
     if len(timeline) > 1:
         drawn += [_throughput(document, load), _outstanding(load, observed), _re_polls(load)]
@@ -99,7 +46,7 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
     return drawn
 
 
-def _throughput(document: RunDocument, load: _Series) -> Plot:
+def _throughput(document: RunDocument, load: Series) -> Plot:
     throughput = document.throughput
 
     def fill(axes: Axes) -> None:
@@ -109,10 +56,10 @@ def _throughput(document: RunDocument, load: _Series) -> Plot:
                 throughput.engine_ceiling_per_s, color=RED, linestyle="--", linewidth=1, label="engine ceiling"
             )
         if throughput.steady_from_s is not None and throughput.steady_to_s is not None:
-            window = (throughput.steady_from_s / load.clock.unit_s, throughput.steady_to_s / load.clock.unit_s)
+            window = (throughput.steady_from_s / load.axis.unit_s, throughput.steady_to_s / load.axis.unit_s)
             axes.axvspan(*window, color=GREY, alpha=0.12, linewidth=0, label="steady window")
         axes.set_ylim(bottom=0)
-        load.clock.label(axes, "futures a second")
+        load.axis.label(axes, "futures a second")
 
     return Plot(
         "Throughput",
@@ -122,13 +69,13 @@ def _throughput(document: RunDocument, load: _Series) -> Plot:
     )
 
 
-def _outstanding(load: _Series, observed: _Series) -> Plot:
+def _outstanding(load: Series, observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
         load.line(axes, "outstanding", BLUE, "outstanding")
         observed.line(axes, "engine_waiting", ORANGE, "in the engine's queue")
         observed.line(axes, "engine_running", GREEN, "in the engine's slots")
         axes.set_ylim(bottom=0)
-        load.clock.label(axes, "futures")
+        load.axis.label(axes, "futures")
 
     return Plot(
         "Outstanding futures",
@@ -138,13 +85,13 @@ def _outstanding(load: _Series, observed: _Series) -> Plot:
     )
 
 
-def _re_polls(load: _Series) -> Plot:
+def _re_polls(load: Series) -> Plot:
     def fill(axes: Axes) -> None:
         load.rate_line(axes, "re_polls_timeout", ORANGE, "after the client's time-out")
         load.rate_line(axes, "re_polls_try_again", BLUE, "after 408 or try_again")
         load.rate_line(axes, "re_polls_error", RED, "after an error")
         axes.set_ylim(bottom=0)
-        load.clock.label(axes, "re-polls a second")
+        load.axis.label(axes, "re-polls a second")
 
     return Plot(
         "Re-polls by cause",
@@ -153,18 +100,18 @@ def _re_polls(load: _Series) -> Plot:
     )
 
 
-def _memory(document: RunDocument, timeline: Sequence[TimelineRow], observed: _Series) -> Plot:
+def _memory(document: RunDocument, timeline: Sequence[TimelineRow], observed: Series) -> Plot:
     retention = predicted_retention(timeline, document.facts.target)
     idle_bytes = document.target.rss_idle_bytes
 
     def fill(axes: Axes) -> None:
         observed.line(axes, "target_rss_bytes", BLUE, "RSS", 1 / _GIGABYTE)
         if retention is not None and idle_bytes is not None:
-            times = observed.clock.since_start(column(timeline, "monotonic_s"))
+            times = observed.axis.since_start(column(timeline, "monotonic_s"))
             line(axes, times, (idle_bytes + retention) / _GIGABYTE, RED, "idle + predicted retention")
         observed.line(axes, "target_held_bytes", GREEN, "results held", 1 / _GIGABYTE)
         axes.set_ylim(bottom=0)
-        observed.clock.label(axes, "GB (10⁹ bytes)")
+        observed.axis.label(axes, "GB (10⁹ bytes)")
 
     return Plot(
         "Memory of the target",
@@ -174,7 +121,7 @@ def _memory(document: RunDocument, timeline: Sequence[TimelineRow], observed: _S
     )
 
 
-def _cpu(document: RunDocument, load: _Series, observed: _Series) -> Plot:
+def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:
     cores = document.environment.get("cores")
 
     def fill(axes: Axes) -> None:
@@ -184,7 +131,7 @@ def _cpu(document: RunDocument, load: _Series, observed: _Series) -> Plot:
         if isinstance(cores, int):
             observed.line(axes, "machine_cpu_utilisation", GREY, f"machine, of {cores} cores", cores)
         axes.set_ylim(bottom=0)
-        observed.clock.label(axes, "cores")
+        observed.axis.label(axes, "cores")
 
     return Plot(
         "CPU",
@@ -193,7 +140,7 @@ def _cpu(document: RunDocument, load: _Series, observed: _Series) -> Plot:
     )
 
 
-def _delays(load: _Series, observed: _Series) -> Plot:
+def _delays(load: Series, observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
         observed.line(axes, "canary_s", GREEN, "canary request", 1000, _LEAST_MS)
         observed.line(axes, "target_loop_lag_max_s", BLUE, "target's loop lag", 1000, _LEAST_MS)
@@ -202,7 +149,7 @@ def _delays(load: _Series, observed: _Series) -> Plot:
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
-        observed.clock.label(axes, "worst of a sample (ms)")
+        observed.axis.label(axes, "worst of a sample (ms)")
 
     return Plot(
         "Loop lag and canary",
@@ -241,12 +188,12 @@ def _latency(document: RunDocument) -> Plot:
     )
 
 
-def _files(observed: _Series) -> Plot:
+def _files(observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
         observed.line(axes, "target_fds", BLUE, "open files")
         observed.line(axes, "target_outstanding", GREY, "outstanding futures at the target")
         axes.set_ylim(bottom=0)
-        observed.clock.label(axes, "number")
+        observed.axis.label(axes, "number")
 
     return Plot(
         "Open files of the target",
@@ -259,13 +206,3 @@ def _files(observed: _Series) -> Plot:
 def phase_name(histogram: str) -> str:
     """What the load calls ``first_poll``, as people read it."""
     return histogram.replace("_", " ")
-
-
-def _averaged(monotonic_s: Column, values: Column) -> Column:
-    """A counter's rate at each sample but the first, over the 10 s around it."""
-    half = _AVERAGED_S / 2
-    start = np.clip(monotonic_s[1:] - half, monotonic_s[0], None)
-    end = np.clip(monotonic_s[1:] + half, None, monotonic_s[-1])
-    grown = np.interp(end, monotonic_s, values) - np.interp(start, monotonic_s, values)
-    averaged: Column = grown / (end - start)
-    return averaged

@@ -92,18 +92,21 @@ def _get(url: str) -> tuple[int, bytes]:
 
 
 class Question(Generic[Answer]):
-    """One question at a time, asked in a thread. A late answer is taken with the next sample."""
+    """One question at a time, asked in a thread."""
 
     def __init__(self, ask: Callable[[], Answer]) -> None:
         self._ask = ask
         self._thread: threading.Thread | None = None
         self._answer: Answer | None = None
 
-    def begin(self) -> None:
-        """Ask, unless the last answer is still awaited."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
+    def begin(self) -> bool:
+        """Ask, unless an earlier answer is still awaited; whether it was asked now."""
+        if self._thread is not None:
+            return False
+        self._answer = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return True
 
     def answer_by(self, deadline_s: float) -> Answer | None:
         """The answer, if it comes before this moment of the monotonic clock."""

@@ -24,9 +24,10 @@ EXIT_USAGE = 2
 API_KEY_VARIABLE = "SERVER_UNDER_TEST_API_KEY"
 # The kernel cuts this to net.core.somaxconn.
 LISTEN_BACKLOG = 16_384
-# Tens of thousands of held polls are as many live tasks, which make the collector's full passes long (1.8 instead of
-# 2.4 ms of CPU a result with 17,000 of them); reference counts free what requests leave behind.
-GC_THRESHOLDS = (50_000, 20, 100)
+# Tens of thousands of held polls are millions of live objects, and a pass over all of them stops the loop for a second
+# or more. What requests leave behind is freed by reference counts; the collector finds next to nothing, so it looks at
+# young objects only, at few enough of them (50,000 in its second generation) for passes of some 20 ms.
+GC_THRESHOLDS = (5_000, 10, 1_000)
 SHUTDOWN_TIMEOUT_S = 0.1  # what is under way is broken off; aiohttp takes 0 for no limit
 KEEP_ALIVE_S = 120.0
 

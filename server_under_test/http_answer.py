@@ -107,9 +107,11 @@ class AnswerReader:
         self.complete |= self._parsed_body is not None and not self._chunked
 
     def release(self) -> None:
-        """The body is not needed any more."""
+        """The answer is not needed any more."""
         self._buffers.give_back(self._buffer)
         self._buffer = bytearray()
+        # The parser refers to this reader: without this, only the collector would free the two.
+        del self._parser
 
     def _look_for_the_body(self, start: int) -> None:
         end = self._buffer.find(b"\r\n\r\n", start, self._filled)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,11 +195,12 @@ def test_it_ends_with_its_parent(tmp_path: Path, start_server: Callable[[], Serv
     parent = subprocess.run(
         [sys.executable, "-c", script, *observer, "--out", str(rows)], stdout=subprocess.PIPE, text=True, check=True
     )
-    pid = int(parent.stdout)
-    deadline_s = time.monotonic() + 20
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    observer_process = psutil.Process(int(parent.stdout))
+    try:
+        observer_process.wait(timeout=20)
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            observer_process.kill()
 
 
 def test_find_process(start_server: Callable[[], Server]) -> None:

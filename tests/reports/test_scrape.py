@@ -107,9 +107,9 @@ def test_a_late_answer_is_taken_with_the_next_sample() -> None:
         return "answer"
 
     question = Question(ask)
-    question.begin()
+    assert question.begin()
     assert question.answer_by(time.monotonic()) is None
-    question.begin()  # still the same one
+    assert not question.begin()  # still the same one
     released.set()
     assert question.answer_by(time.monotonic() + 60) == "answer"
     assert question.answer_by(time.monotonic() + 60) is None
