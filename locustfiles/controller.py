@@ -65,6 +65,7 @@ class Controller:
         self._drained = Event()
         self._document: AsyncResult[RunDocument] = AsyncResult()
         self._started_s = time.monotonic()
+        self._ended_s: float | None = None
         self.folder.checkpoint(self._facts(None))
         self._stack = Stack(settings, self.folder)
         self._started_s = time.monotonic()  # the processes are up: from here on it counts
@@ -129,6 +130,7 @@ class Controller:
             self._drain(self._settings.drain_s)
         else:  # something has died, and what is outstanding will not end
             self._drain(0.0)
+        self._ended_s = time.monotonic()
         self._drained.set()
         self._greenlet.join()
         self._stack.stop()
@@ -172,7 +174,7 @@ class Controller:
             command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
             started_utc=self._started_utc,
             started_monotonic_s=self._started_s,
-            duration_s=time.monotonic() - self._started_s,
+            duration_s=(self._ended_s or time.monotonic()) - self._started_s,
             workload=facts.workload(self._settings),
             target=facts.target(self._settings),
             engine=facts.engine(self._settings),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locustfiles.measures import Totals
-from locustfiles.settings import Settings
+from locustfiles.settings import SWEEP_INTERVAL_S, Settings
 from reports.schema import EngineSettings, TargetSettings, TimelineRow, Workload
 
 
@@ -53,6 +53,7 @@ def target(settings: Settings) -> TargetSettings:
         url=settings.target_url,
         retrieved_ttl_s=server.retrieved_ttl_s,
         completed_ttl_s=server.completed_ttl_s,
+        sweep_interval_s=SWEEP_INTERVAL_S,
         poll_hold_s=server.poll_hold_s,
     )
 

@@ -14,6 +14,7 @@ from locustfiles.durations import parse_duration
 from locustfiles.polling import PRESETS
 from mockengine.corpus import PROFILES, BodyProfile
 
+SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
 SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reports.run_folder import RunFolder
 
 from locustfiles.processes import Process, ProcessError
-from locustfiles.settings import EngineSettings, ServerSettings, Settings
+from locustfiles.settings import SWEEP_INTERVAL_S, EngineSettings, ServerSettings, Settings
 
 ENGINE = "mock engine"
 SERVER = "server under test"
@@ -89,5 +89,6 @@ def _server_args(server: ServerSettings, engine: EngineSettings) -> list[str]:
         *("--poll-hold", f"{server.poll_hold_s}s"),
         *("--retrieved-ttl", f"{server.retrieved_ttl_s}s"),
         *("--completed-ttl", f"{server.completed_ttl_s}s"),
+        *("--sweep-interval", f"{SWEEP_INTERVAL_S}s"),
         *server.extra_args,
     ]

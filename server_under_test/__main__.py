@@ -34,12 +34,8 @@ KEEP_ALIVE_S = 120.0
 
 def main() -> int:
     options = _parser().parse_args()
-    if urlsplit(options.engine).scheme != "http" or not urlsplit(options.engine).hostname:
-        return _usage_error(f"--engine should look like http://HOST:PORT, found '{options.engine}'.")
-    for name in ("engine_connections", "max_outstanding"):
-        if getattr(options, name) < 1:
-            option = f"--{name.replace('_', '-')}"
-            return _usage_error(f"{option} should be at least 1, found {getattr(options, name)}.")
+    if (mistake := _mistake(options)) is not None:
+        return _usage_error(mistake)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.collect()
@@ -48,8 +44,10 @@ def main() -> int:
     try:
         uvloop.run(_serve(options))
     except OSError as error:
+        # uvloop's own text repeats the address; an unknown host has a negative number, which is none of the system's.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         where = f"{options.host}:{options.port}"
-        return _usage_error(f"Cannot listen on {where}: {os.strerror(error.errno or 0)}. Choose another --port.")
+        return _usage_error(f"Cannot listen on {where}: {reason}. Choose another --host or --port.")
     return 0
 
 
@@ -84,6 +82,28 @@ def _duration(text: str) -> float:
     if match is None:
         raise argparse.ArgumentTypeError(f"expected a length of time such as 300s or 250ms, found '{text}'")
     return float(match[1]) * _UNITS_S[match[2] or "s"]
+
+
+def _mistake(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options, as a sentence."""
+    if not _is_http_url(options.engine):
+        return f"--engine should look like http://HOST:PORT, found '{options.engine}'."
+    if not 1 <= options.port <= 65535:
+        return f"--port should be between 1 and 65535, found {options.port}."
+    for name in ("engine_connections", "max_outstanding"):
+        if getattr(options, name) < 1:
+            return f"--{name.replace('_', '-')} should be at least 1, found {getattr(options, name)}."
+    if options.sweep_interval == 0:
+        return "--sweep-interval should be longer than 0 s."
+    return None
+
+
+def _is_http_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return text.isascii() and parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number
+        return False
 
 
 def _usage_error(sentence: str) -> int:

@@ -29,7 +29,7 @@ from server_under_test.messages import (
 from server_under_test.metrics import Metrics
 from server_under_test.results_json import sample_response_json
 from server_under_test.sessions import Sessions
-from server_under_test.store import Future, FutureStore, Gone, Identity, KeepFor, State
+from server_under_test.store import Failure, Future, FutureStore, Gone, Identity, KeepFor, State
 
 PREFIX = "/api/v1/"
 PROTOBUF = "application/x-protobuf"
@@ -95,7 +95,8 @@ class Server:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(self._options.sweep_interval_s)
-            self._store.expire(time.monotonic())
+            for overdue in self._store.expire(time.monotonic()):
+                self._forwarder.abandon(overdue)
 
     async def stop(self) -> None:
         await self._forwarder.stop()
@@ -163,9 +164,10 @@ class Server:
                 return _error(404, f"There is no sampling session '{wanted.sampling_session_id}'.")
         if model is None:
             raise MalformedError("base_model, model_path or sampling_session_id is missing.")
-        if self._store.outstanding >= self._options.max_outstanding:
+        identity = _identity(wanted)
+        if self._store.outstanding >= self._options.max_outstanding and not self._store.knows(identity):
             return _error(429, f"{self._store.outstanding} futures are outstanding, which is all this server takes.")
-        future, new = self._store.submit(_identity(wanted), time.monotonic())
+        future, new = self._store.submit(identity, time.monotonic())
         if new:
             ids: list[int] | None = orjson.loads(prompt) if wanted.prompt_logprobs else None
             body = completion_body(model, wanted, prompt)
@@ -220,7 +222,8 @@ class Server:
         wanted = parse(await request.read(), _retrieve_request)
         future = self._store.find(wanted.request_id)
         if isinstance(future, Future):
-            self._forwarder.cancel(future)
+            self._store.fail(future, Failure("The future was cancelled.", "user"), time.monotonic())
+            self._forwarder.abandon(future)
         return web.Response(status=204)
 
 

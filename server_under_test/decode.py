@@ -22,6 +22,7 @@ from server_under_test.proto import SampledSequence, SampleResponse, StopReason
 _STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
 _parser = simdjson.Parser()
+_NO_JSON = (ValueError, RuntimeError)  # what the parser raises, the second for integers of more than 64 bits
 
 
 class BadBodyError(Exception):
@@ -33,7 +34,7 @@ class Choice:
     """What a result needs of one choice. token_ids and logprobs: int64 and float64 arrays of shape (n,)."""
 
     index: int
-    finish_reason: str | None
+    finish_reason: object  # as it was sent
     token_ids: npt.NDArray[np.int64]
     logprobs: npt.NDArray[np.float64]
 
@@ -64,12 +65,15 @@ def _sequence(choice: Choice, max_tokens: int | None) -> SampledSequence:
         raise BadBodyError(f"The engine sent {count} tokens where {max_tokens} were asked for.")
     if len(choice.logprobs) != count:
         raise BadBodyError(f"The engine sent {count} tokens but {len(choice.logprobs)} logprobs.")
-    if choice.finish_reason not in _STOP_REASONS:
+    if not isinstance(choice.finish_reason, str) or choice.finish_reason not in _STOP_REASONS:
         raise BadBodyError(f"The engine ended the generation with the reason {choice.finish_reason!r}.")
+    tokens = choice.token_ids.astype("<i4")
+    if (changed := tokens != choice.token_ids).any():
+        raise BadBodyError(f"The engine sent the token id {choice.token_ids[changed][0]}, which is no int32.")
+    with np.errstate(over="ignore"):  # what float32 can't hold is infinite
+        logprobs = choice.logprobs.astype("<f4")
     return SampledSequence(
-        stop_reason=_STOP_REASONS[choice.finish_reason],
-        tokens=choice.token_ids.astype("<i4").tobytes(),
-        logprobs=choice.logprobs.astype("<f4").tobytes(),
+        stop_reason=_STOP_REASONS[choice.finish_reason], tokens=tokens.tobytes(), logprobs=logprobs.tobytes()
     )
 
 
@@ -90,7 +94,7 @@ def _skim(body: Body, samples: int) -> list[Choice] | None:
             choices.append(choice)
         if body.buffer.find(b'"token_ids":[', at, body.stop) >= 0 or bytes(body.part(body.stop - 1, body.stop)) != b"}":
             return None
-    except ValueError:  # a key is not where it should be, or what it stands for is no JSON
+    except _NO_JSON:  # or a key is not where it should be
         return None
     return choices
 
@@ -117,7 +121,7 @@ def _skim_choice(body: Body, start: int) -> tuple[Choice, int]:
 def _choices(body: Body) -> Sequence[Any]:
     try:
         document: Any = _parser.parse(body.whole())
-    except ValueError as error:
+    except _NO_JSON as error:
         document = _lenient(bytes(body.whole()), error)
     try:
         return document["choices"][:]  # type: ignore[no-any-return]  # objects, or simdjson's proxies for them
@@ -135,8 +139,11 @@ def _lenient(body: bytes, error: Exception) -> Any:
 
 
 def _choice(document: Any) -> Choice:
+    index = _field(document, "index", 0)
+    if not isinstance(index, int):
+        raise BadBodyError("The engine sent a choice whose index is no whole number.")
     return Choice(
-        _field(document, "index", 0),
+        index,
         _field(document, "finish_reason"),
         _numbers(_field(document, "token_ids"), np.int64, "token_ids"),
         _numbers(_field(_field(document, "logprobs"), "token_logprobs"), np.float64, "token_logprobs"),
@@ -152,7 +159,7 @@ def _field(document: Any, name: str, default: Any = None) -> Any:
 
 def _numbers(array: Any, dtype: type, name: str) -> npt.NDArray[Any]:
     """A JSON array as a numpy array; a null is NaN among floats, and an error among integers."""
-    if array is None:
+    if not isinstance(array, list | simdjson.Array):
         raise BadBodyError(f"The engine's answer has no {name}.")
     if isinstance(array, simdjson.Array):
         if len(array) == 0:
@@ -161,23 +168,26 @@ def _numbers(array: Any, dtype: type, name: str) -> npt.NDArray[Any]:
             return np.frombuffer(array.as_buffer(of_type="i" if dtype is np.int64 else "d"), dtype)
         except (TypeError, ValueError):
             array = array.as_list()
+    allowed = {int} if dtype is np.int64 else {int, float, type(None)}  # numpy would take "5" and true for numbers
     try:
-        return np.array(array if dtype is np.int64 else [np.nan if x is None else x for x in array], dtype)
-    except (TypeError, ValueError, OverflowError) as error:
+        if not allowed.issuperset(map(type, array)):
+            raise TypeError("It holds something else.")
+        return np.array([np.nan if number is None else number for number in array], dtype)
+    except (TypeError, OverflowError) as error:
         raise BadBodyError(f"The engine's {name} are not all numbers.") from error
 
 
 def _prompt_logprobs(document: Any, prompt: Sequence[int]) -> bytes:
     """Each prompt token's logprob as float32, NaN where the engine gives none (the first position)."""
     positions = _field(document, "prompt_logprobs")
-    if positions is None or len(positions) != len(prompt):
-        found = "none" if positions is None else len(positions)
+    found = len(positions) if isinstance(positions, list | simdjson.Array) else "none"
+    if found != len(prompt):
         raise BadBodyError(f"The engine sent {found} prompt logprobs for {len(prompt)} prompt tokens.")
     try:
         values = [
             np.nan if entry is None else entry[str(token)]["logprob"]
             for entry, token in zip(positions, prompt, strict=True)
         ]
-    except (KeyError, TypeError) as error:
+        return np.array(values, "<f4").tobytes()
+    except (KeyError, TypeError, ValueError) as error:
         raise BadBodyError("The engine's prompt_logprobs lack a token of the prompt.") from error
-    return np.array(values, "<f4").tobytes()

@@ -51,7 +51,8 @@ class EngineClient:
             if answer.status != 200:
                 raise EngineError(f"The engine answered {answer.status}: {_beginning(answer.body)}")
             if "json" not in answer.content_type:
-                raise EngineError(f"The engine answered 200 with {answer.content_type}: {_beginning(answer.body)}")
+                content_type = answer.content_type or "no content type"
+                raise EngineError(f"The engine answered 200 with {content_type}: {_beginning(answer.body)}")
             return decode(answer.body)
         finally:
             answer.release()
@@ -119,7 +120,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         assert self._reader is not None
-        if self._done is None:
+        if self._done is None or self._done.done():
             self._drop_reader()
             self._fail("The engine sent bytes that nobody had asked for.")
             return

@@ -51,11 +51,10 @@ class Forwarder:
         self._waiting[future] = job
         self._start_next()
 
-    def cancel(self, future: Future) -> None:
+    def abandon(self, future: Future) -> None:
         """The result is not wanted any more; an engine request under way is broken off."""
         if self._waiting.pop(future, None) is None and (task := self._running.get(future)) is not None:
             task.cancel()
-        self._store.fail(future, Failure("The future was cancelled.", "user"), time.monotonic())
 
     def _start_next(self) -> None:
         while self._waiting and len(self._running) < self._limit:

@@ -3,16 +3,21 @@
 A future is kept for ``pending_ttl_s`` from its submit while it is pending, for ``completed_ttl_s`` from its completion
 until it is first delivered, and for ``retrieved_ttl_s`` from the end of its last complete delivery; it is never dropped
 while a delivery is under way. Each of these has a queue of its own in which deadlines only rise, so that expiry looks
-at what expires and at nothing else.
+at what expires and at nothing else. A future is in one queue at a time: an entry left behind in the others would hold
+its result for up to pending_ttl_s.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import deque
+import re
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
+
+# Far more futures than one process will issue; longer than this is not worth reading.
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class State(enum.Enum):
@@ -47,7 +52,7 @@ class KeepFor:
 class Future:
     """One submitted sample. Read it; only the store changes it."""
 
-    __slots__ = ("deadline", "deliveries", "failure", "id", "identity", "json", "result", "state", "watchers")
+    __slots__ = ("deliveries", "failure", "id", "identity", "json", "result", "state", "waits_in", "watchers")
 
     def __init__(self, future_id: str, identity: Identity | None) -> None:
         self.id = future_id
@@ -56,9 +61,39 @@ class Future:
         self.result = b""
         self.json: bytes | None = None
         self.failure: Failure | None = None
-        self.deadline = 0.0
+        self.waits_in: Expiries | None = None  # None during a delivery that outlasts the deadline, and once dropped
         self.deliveries = 0  # under way
         self.watchers: set[Callable[[], None]] = set()
+
+
+class Expiries:
+    """Futures that are kept for the same time, so that they are in the order of their deadlines."""
+
+    def __init__(self, ttl_s: float) -> None:
+        self._ttl_s = ttl_s
+        self._deadlines: OrderedDict[Future, float] = OrderedDict()
+
+    def add(self, future: Future, now: float) -> None:
+        """Let ``future`` wait here, and nowhere else."""
+        if future.waits_in is not None:
+            future.waits_in.remove(future)
+        future.waits_in = self
+        self._deadlines[future] = now + self._ttl_s
+
+    def remove(self, future: Future) -> None:
+        del self._deadlines[future]
+        future.waits_in = None
+
+    def due(self, now: float) -> list[Future]:
+        """Take out the futures whose time is over."""
+        over = []
+        while self._deadlines:
+            future, deadline = next(iter(self._deadlines.items()))
+            if deadline > now:
+                break
+            self.remove(future)
+            over.append(future)
+        return over
 
 
 class Gone(enum.Enum):
@@ -75,14 +110,13 @@ class FutureStore:
     """
 
     def __init__(self, keep_for: KeepFor, boot: str) -> None:
-        self._keep_for = keep_for
         self._boot = boot
         self._futures: dict[str, Future] = {}
         self._by_identity: dict[Identity, Future] = {}
         self._issued = 0
-        self._expiries: tuple[tuple[float, deque[tuple[float, Future]]], ...] = tuple(
-            (ttl_s, deque()) for ttl_s in (keep_for.pending_ttl_s, keep_for.completed_ttl_s, keep_for.retrieved_ttl_s)
-        )
+        self._pending = Expiries(keep_for.pending_ttl_s)
+        self._completed = Expiries(keep_for.completed_ttl_s)
+        self._retrieved = Expiries(keep_for.retrieved_ttl_s)
         self.outstanding = 0
         self.held_bytes = 0
         # Counters, from the start: futures that became ready and that failed, results dropped after their time.
@@ -98,8 +132,12 @@ class FutureStore:
         if identity is not None:
             self._by_identity[identity] = future
         self.outstanding += 1
-        self._expire_after(_PENDING, future, now)
+        self._pending.add(future, now)
         return future, True
+
+    def knows(self, identity: Identity | None) -> bool:
+        """Whether a submit with this identity gets a future that is there already."""
+        return identity in self._by_identity
 
     def find(self, future_id: str) -> Future | Gone:
         """The future with this id, or why there is none."""
@@ -107,7 +145,7 @@ class FutureStore:
         if future is not None:
             return future
         boot, _, number = future_id.rpartition("-")
-        if len(boot) != len(self._boot) or not number.isdecimal():
+        if len(boot) != len(self._boot) or _NUMBER.fullmatch(number) is None:
             return Gone.NEVER_ISSUED
         if boot == self._boot and int(number) >= self._issued:
             return Gone.NEVER_ISSUED
@@ -132,12 +170,13 @@ class FutureStore:
         """Keep the JSON form of a ready future's result beside the result."""
         if future.json is None:
             future.json = json
-            self.held_bytes += len(json)
+            if future.id in self._futures:  # else a waiter has it that was woken just before its time was over
+                self.held_bytes += len(json)
 
     def _end(self, future: Future, state: State, now: float) -> None:
         future.state = state
         self.outstanding -= 1
-        self._expire_after(_COMPLETED, future, now)
+        self._completed.add(future, now)
         watchers, future.watchers = future.watchers, set()
         for watcher in watchers:
             watcher()
@@ -148,27 +187,23 @@ class FutureStore:
     def delivery_ends(self, future: Future, complete: bool, now: float) -> None:
         """The last byte was written (complete), or the client has gone before it."""
         future.deliveries -= 1
-        if complete:
-            self._expire_after(_RETRIEVED, future, now)
+        if future.id in self._futures and (complete or future.waits_in is None):
+            self._retrieved.add(future, now)
 
-    def expire(self, now: float) -> None:
-        """Drop what has been kept long enough. Pending futures fail first, so that whoever waits is told."""
-        for _, queue in self._expiries:
-            while queue and queue[0][0] <= now:
-                deadline, future = queue.popleft()
-                if future.deadline != deadline or future.id not in self._futures:
-                    continue  # it has moved on to a later deadline, or was dropped
-                if future.state is State.PENDING:
-                    self.fail(future, Failure("The engine gave no result in time.", "server"), now)
-                elif future.deliveries:
-                    self._expire_after(_RETRIEVED, future, now)
-                else:
+    def expire(self, now: float) -> list[Future]:
+        """Drop what has been kept long enough.
+
+        Pending futures fail first, so that whoever waits is told; they are returned, for nobody needs their results.
+        """
+        overdue = []
+        for future in self._pending.due(now):
+            self.fail(future, Failure("The engine gave no result in time.", "server"), now)
+            overdue.append(future)
+        for expiries in (self._completed, self._retrieved):
+            for future in expiries.due(now):
+                if not future.deliveries:  # else the end of the delivery sets another deadline
                     self._drop(future)
-
-    def _expire_after(self, queue: int, future: Future, now: float) -> None:
-        ttl_s, entries = self._expiries[queue]
-        future.deadline = now + ttl_s
-        entries.append((future.deadline, future))
+        return overdue
 
     def _drop(self, future: Future) -> None:
         del self._futures[future.id]
@@ -176,7 +211,3 @@ class FutureStore:
             del self._by_identity[future.identity]
         self.held_bytes -= len(future.result) + len(future.json or b"")
         self.expired += future.state is State.READY
-
-
-# Positions in FutureStore._expiries.
-_PENDING, _COMPLETED, _RETRIEVED = range(3)

@@ -120,7 +120,21 @@ def answer(**changes: Any) -> dict[str, Any]:
         (answer(token_ids=None), "no token_ids"),
         (answer(token_ids=["a", "b"]), "token_ids are not all numbers"),
         (answer(token_ids=[1, None]), "token_ids are not all numbers"),
+        (answer(token_ids=["1", "2"]), "token_ids are not all numbers"),
+        (answer(token_ids=[True, 1]), "token_ids are not all numbers"),
+        (answer(token_ids=[1.5, 2]), "token_ids are not all numbers"),
+        (answer(token_ids=[1, 2**31]), "2147483648, which is no int32"),
+        (answer(token_ids=[1, 2**64 - 1]), "token_ids are not all numbers"),
+        (answer(token_ids=[1, 10**30]), "token_ids are not all numbers"),
+        (answer(token_ids=5), "no token_ids"),
         (answer(logprobs=None), "no token_logprobs"),
+        (answer(logprobs={"token_logprobs": ["-0.5", "-1"]}), "token_logprobs are not all numbers"),
+        (answer(logprobs={"token_logprobs": [False, -1]}), "token_logprobs are not all numbers"),
+        (answer(logprobs={"token_logprobs": "x"}), "no token_logprobs"),
+        (answer(finish_reason=["stop"]), "ended the generation with the reason"),
+        (answer(finish_reason={}), "ended the generation with the reason"),
+        (answer(index="0"), "index is no whole number"),
+        (answer(index=[]), "index is no whole number"),
         (answer(logprobs={"token_logprobs": []}), "2 tokens but 0 logprobs"),
         (answer(logprobs={"token_logprobs": [-0.5, "x"]}), "token_logprobs are not all numbers"),
         (answer(finish_reason="abort"), "reason 'abort'"),
@@ -156,6 +170,16 @@ def test_prompt_logprobs_are_those_of_the_prompts_own_tokens() -> None:
         decode(answer(), prompt=[5, 6])
     with pytest.raises(BadBodyError, match="lack a token"):
         decode(answer(prompt_logprobs=positions), prompt=[5, 1, 7])
+    for nonsense in ([5, 5], [None, {"6": {"logprob": "x"}}], [None, {"6": {"logprob": [-1.0]}}]):
+        with pytest.raises(BadBodyError, match="lack a token"):
+            decode(answer(prompt_logprobs=nonsense), prompt=[5, 6])
+    with pytest.raises(BadBodyError, match="none prompt logprobs"):
+        decode(answer(prompt_logprobs=5), prompt=[5, 6])
+
+
+def test_numbers_beyond_float32_are_infinite() -> None:
+    found = decode(answer(logprobs={"token_logprobs": [-1e300, -(10**30)]}))
+    assert found.sequences[0].logprobs == float32(-math.inf) + float32(-1e30)
 
 
 @given(choices())

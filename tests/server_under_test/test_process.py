@@ -308,11 +308,28 @@ def test_a_cancelled_future_fails_and_its_engine_request_is_broken_off() -> None
         assert len(engine.requests) == 1
 
 
+def test_an_engine_that_never_answers_fails_the_future_and_is_given_up() -> None:
+    """Its connection is free for the next future: a hung request must not take a place for ever."""
+    with (
+        held_engine() as (engine, _),
+        server(engine.url, "--engine-connections", "1", "--pending-ttl", "200ms", "--sweep-interval", "10ms") as client,
+    ):
+        status, failure = client.retrieve(client.submit())
+        assert (status, failure) == (200, {"error": "The engine gave no result in time.", "category": "server"})
+        wait_for(lambda: client.metrics()["server_engine_requests"] == 0)
+        engine.answer = right
+        assert client.retrieve(client.submit())[1].sequences
+
+
 def test_past_the_limit_of_outstanding_futures_submits_get_429() -> None:
     with held_engine() as (engine, release), server(engine.url, "--max-outstanding", "2") as client:
-        ids = [client.submit(), client.submit()]
+        _, session = client.post("create_session", {})
+        _, sampling = client.post("create_sampling_session", {"session_id": session["session_id"], "base_model": "m"})
+        again = {"sampling_session_id": sampling["sampling_session_id"], "seq_id": 1}
+        ids = [client.submit(), client.submit(**again)]
         status, answer = client.post("asample", sample_request())
         assert status == 429
+        assert client.submit(**again) == ids[1]
         assert answer["detail"].startswith("2 futures are outstanding")
         release.set()
         assert all(client.retrieve(request_id)[0] == 200 for request_id in ids)
@@ -351,6 +368,11 @@ def test_a_signal_ends_it_cleanly_with_polls_held(signum: signal.Signals) -> Non
     [
         (["--poll-hold", "soon"], "length of time such as 300s or 250ms, found 'soon'"),
         (["--engine", "localhost:8000"], "--engine should look like http://HOST:PORT"),
+        (["--engine", "http://localhost:many"], "--engine should look like http://HOST:PORT"),
+        (["--port", "65536"], "--port should be between 1 and 65535, found 65536"),
+        (["--port", "0"], "--port should be between 1 and 65535, found 0"),
+        (["--sweep-interval", "0s"], "--sweep-interval should be longer than 0 s"),
+        (["--host", "no.such.host.invalid"], "Cannot listen on no.such.host.invalid:8001: Name or service not known"),
         (["--engine-connections", "0"], "--engine-connections should be at least 1, found 0"),
         (["--port", "{taken}"], "Cannot listen on 127.0.0.1:{taken}: Address already in use"),
     ],

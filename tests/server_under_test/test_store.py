@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -33,7 +36,17 @@ def test_ids_tell_what_was_never_issued_from_what_is_gone() -> None:
     assert futures.find(future.id) is future
     number = int(future.id.rpartition("-")[2])
     assert futures.find(f"{BOOT}-{number + 1}") is Gone.NEVER_ISSUED
-    for nonsense in ("", "x", BOOT, f"{BOOT}-", f"{BOOT}--1", f"{BOOT}-x", "short-0"):
+    for nonsense in (
+        "",
+        "x",
+        BOOT,
+        f"{BOOT}-",
+        f"{BOOT}--1",
+        f"{BOOT}-x",
+        "short-0",
+        f"{BOOT}-{'9' * 5000}",
+        f"{BOOT}-²",
+    ):
         assert futures.find(nonsense) is Gone.NEVER_ISSUED
     other, _ = FutureStore(KEEP_FOR, "fedcba9876543210").submit(None, 0.0)
     assert futures.find(other.id) is Gone.EXPIRED
@@ -69,6 +82,43 @@ def test_a_delivery_that_was_cut_off_does_not_start_the_clock() -> None:
     assert futures.find(future.id) is Gone.EXPIRED
 
 
+def test_results_kept_for_no_time_outlive_the_delivery_that_is_under_way() -> None:
+    futures = FutureStore(KeepFor(pending_ttl_s=9.0, completed_ttl_s=0.0, retrieved_ttl_s=0.0), BOOT)
+    future, _ = futures.submit(None, 0.0)
+    futures.complete(future, b"result", 1.0)
+    futures.delivery_begins(future)
+    futures.expire(2.0)
+    assert futures.find(future.id) is future
+    futures.delivery_ends(future, complete=False, now=3.0)
+    futures.expire(3.0)
+    assert futures.find(future.id) is Gone.EXPIRED
+    assert futures.held_bytes == 0
+
+
+def test_nothing_holds_a_result_that_was_dropped() -> None:
+    """Whatever still waited for the future's other deadlines would keep the result's memory until then."""
+    futures = store()
+    future, _ = futures.submit(Identity("s", 1), 0.0)
+    result = bytes(1000)
+    references = sys.getrefcount(result)
+    futures.complete(future, result, 0.0)
+    for end in (1.0, 2.0):
+        futures.delivery_begins(future)
+        futures.delivery_ends(future, complete=True, now=end)
+    futures.expire(12.0)
+    del future
+    assert sys.getrefcount(result) == references
+
+
+def test_json_of_a_result_that_was_dropped_meanwhile_is_not_counted_as_held() -> None:
+    futures = store()
+    future, _ = futures.submit(None, 0.0)
+    futures.complete(future, b"result", 0.0)
+    futures.expire(20.0)
+    futures.keep_json(future, b"{}")
+    assert futures.held_bytes == 0
+
+
 def test_a_later_delivery_keeps_the_result_longer() -> None:
     futures = store()
     future, _ = futures.submit(None, 0.0)
@@ -87,9 +137,9 @@ def test_a_future_that_stays_pending_fails_and_its_watchers_are_told_once() -> N
     future, _ = futures.submit(None, 0.0)
     told: list[str] = []
     future.watchers = {lambda: told.append("a"), lambda: told.append("b")}
-    futures.expire(99.9)
+    assert futures.expire(99.9) == []
     assert future.state is State.PENDING
-    futures.expire(100.0)
+    assert futures.expire(100.0) == [future]
     assert future.failure == Failure("The engine gave no result in time.", "server")
     assert sorted(told) == ["a", "b"]
     futures.complete(future, b"too late", 101.0)
@@ -136,7 +186,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.store.delivery_ends(delivery, complete, self.now)
         self.under_way[delivery] -= 1
-        if complete:
+        if complete or self.kept_until[delivery] == math.inf:
             self.kept_until[delivery] = self.now + KEEP_FOR.retrieved_ttl_s
 
     @rule(seconds=st.floats(0.1, 60.0))
@@ -150,7 +200,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.failed.add(future)
                 self.kept_until[future] = self.now + KEEP_FOR.completed_ttl_s
             elif self.under_way.get(future):
-                self.kept_until[future] = self.now + KEEP_FOR.retrieved_ttl_s
+                self.kept_until[future] = math.inf
             else:
                 del self.kept_until[future]
 
