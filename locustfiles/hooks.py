@@ -97,6 +97,7 @@ class RunHooks:
             assignment = msgspec.convert(self._options.repoll_assignment, Assignment)
             self._begin_worker(assignment, self._runner.client_id)
             return
+        self._options.num_users = self._runner.target_user_count  # the web UI may have asked for another number
         try:
             settings = settings_from(self._options)
             workers = sorted(self._runner.clients) if isinstance(self._runner, MasterRunner) else ["local"]
@@ -175,8 +176,10 @@ class RunHooks:
     def _on_test_stopping(self, **_: Any) -> None:
         if self._controller is None:
             return
-        verdict = self._controller.finish().run.verdict
-        self._environment.process_exit_code = EXIT_CODES[verdict]
+        document = self._controller.finish()
+        self._environment.process_exit_code = EXIT_CODES[document.run.verdict]
+        if not self._options.headless:
+            print_verdict(document, self._controller.folder.path)
 
     def _on_quitting(self, **_: Any) -> None:
         """Ctrl-C and SIGTERM come here first, with the test still running."""
@@ -192,7 +195,8 @@ class RunHooks:
             self._runner.stop()
 
     def _on_quit(self, **_: Any) -> None:
-        if self._controller is not None and self._controller.document is not None:
+        """Below Locust's own tables, which it prints after the test has stopped."""
+        if self._options.headless and self._controller is not None and self._controller.document is not None:
             print_verdict(self._controller.document, self._controller.folder.path)
 
 
