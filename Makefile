@@ -29,13 +29,13 @@ $(VENV)/made: Makefile
 
 $(VENV)/runtime: requirements/runtime.txt pyproject.toml $(VENV)/made
 	@echo "installing the tested versions of repoll's dependencies into $(VENV) (about a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/runtime.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -r requirements/runtime.txt
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 $(VENV)/dev: requirements/dev.txt $(VENV)/runtime
 	@echo "installing the tools that the tests and checks need"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -r requirements/dev.txt
 	@touch $@
 
 soak: $(VENV)/runtime
@@ -58,7 +58,7 @@ format: $(VENV)/dev
 
 # uv resolves for every supported Python at once.
 lock: $(VENV)/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check uv
 	for extra in "runtime" "dev --extra dev"; do set -- $$extra; name=$$1; shift; \
 		{ echo "# Tested versions of every dependency, direct and indirect. Made by: make lock"; \
 		  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $$* pyproject.toml; } \
