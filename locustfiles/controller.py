@@ -18,7 +18,7 @@ from locustfiles.measures import Totals, WorkerReport, merged_histograms, total
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
 from reports.conclude import conclude
-from reports.run_folder import RunFolder
+from reports.run_folder import RunFolder, RunFolderError
 from reports.schema import LoadFacts, RunDocument, TimelineRow
 
 TICK_S = 1.0
@@ -70,7 +70,7 @@ class Controller:
         self._stack = Stack(settings, self.folder)
         self._started_s = time.monotonic()  # the processes are up: from here on it counts
         self._heard_s = dict.fromkeys(range(workers), self._started_s)
-        self._greenlet = gevent.spawn(self._follow)
+        self._greenlet = gevent.spawn(self._keep_records)
 
     @property
     def document(self) -> RunDocument | None:
@@ -84,6 +84,18 @@ class Controller:
 
     def _totals(self) -> Totals:
         return total(self._reports.values())
+
+    def _keep_records(self) -> None:
+        try:
+            self._follow()
+        except RunFolderError as error:  # a full disk: without records there is no run
+            self._cut_reason = str(error)
+            self._end_test()
+
+    def _end_test(self) -> None:
+        if not self._ending:
+            self._ending = True
+            gevent.spawn(self._stop_test)
 
     def _follow(self) -> None:
         """Once a second: a row of the timeline, a line for the user, and whether the run is over."""
@@ -99,8 +111,7 @@ class Controller:
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
                     self.folder.checkpoint(self._facts(None))
                 if not self._ending and self._over():
-                    self._ending = True
-                    gevent.spawn(self._stop_test)
+                    self._end_test()
                 previous = row
                 ticks += 1
             timeline.write(facts.timeline_row(self._totals(), time.monotonic(), time.time()))
@@ -120,7 +131,10 @@ class Controller:
         return len(self._reports) == self._workers and all(report.finished for report in self._reports.values())
 
     def finish(self) -> RunDocument:
-        """Drain, stop what was started, judge. A second call meanwhile ends the drain and waits for the first."""
+        """Drain, stop what was started, judge. A second call meanwhile ends the drain and waits for the first.
+
+        Raises RunFolderError when the verdict can't be written.
+        """
         if self._finishing:
             self._hurry.set()
             return cast(RunDocument, self._document.get())
@@ -134,7 +148,11 @@ class Controller:
         self._drained.set()
         self._greenlet.join()
         self._stack.stop()
-        document = conclude(self.folder, self._facts("complete" if self._cut_reason is None else "cut"))
+        try:
+            document = conclude(self.folder, self._facts("complete" if self._cut_reason is None else "cut"))
+        except RunFolderError as error:
+            self._document.set_exception(error)
+            raise
         self._document.set(document)
         return document
 

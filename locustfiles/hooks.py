@@ -176,7 +176,12 @@ class RunHooks:
     def _on_test_stopping(self, **_: Any) -> None:
         if self._controller is None:
             return
-        document = self._controller.finish()
+        try:
+            document = self._controller.finish()
+        except RunFolderError as error:
+            print(f"locust: error: {error}", file=sys.stderr)
+            self._environment.process_exit_code = EXIT_CODES["invalid"]
+            return
         self._environment.process_exit_code = EXIT_CODES[document.run.verdict]
         if not self._options.headless:
             print_verdict(document, self._controller.folder.path)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from reports.run_folder import RunFolder
-
 from locustfiles.processes import Process, ProcessError
 from locustfiles.settings import SWEEP_INTERVAL_S, EngineSettings, ServerSettings, Settings
+from reports.run_folder import RunFolder
 
 ENGINE = "mock engine"
 SERVER = "server under test"

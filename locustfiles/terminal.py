@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from reports.progress import progress_line
-
 from reports.schema import RunDocument, TimelineRow
 
 PLAIN_EVERY_S = 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -9,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,40 @@ def test_a_server_that_dies_cuts_the_run(tmp_path: Path, free_port: Ports) -> No
     run = json.loads((run_dir / "run.json").read_text())
     assert run["run"]["verdict"] == "invalid"
     assert any("The server under test ended by signal 9" in reason for reason in run["run"]["reasons"])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True
+    )
+    if mount.returncode != 0:
+        pytest.skip(f"no file system of its own can be mounted here: {mount.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence(small_disk: Path, tmp_path: Path, free_port: Ports) -> None:
+    run_dir = small_disk / "run"
+    with (tmp_path / "printed").open("w") as printed:
+        locust = subprocess.Popen(command(run_dir, *small(free_port, requests=100_000)), stderr=printed, cwd=tmp_path)
+    try:
+        wait_for(lambda: under_way(run_dir), within_s=60)
+        with contextlib.suppress(OSError), (small_disk / "filler").open("wb") as filler:
+            while True:
+                filler.write(bytes(512))
+                filler.flush()
+        assert locust.wait(60) == 3
+    finally:
+        locust.kill()
+    assert "no space left on device" in (tmp_path / "printed").read_text()
+    assert json.loads((run_dir / "run.json").read_text())["run"]["verdict"] == "invalid"
+    assert under_way(run_dir)
 
 
 def test_locusts_help_lists_the_options() -> None:
