@@ -22,7 +22,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUT
 .PHONY: soak web test check format lock proto clean
 .DEFAULT_GOAL := soak
 
-$(VENV)/made: Makefile
+$(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "repoll needs Python 3.11 or later, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.12 ..." >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu install the package python3-venv." >&2; exit 2; }
 	@touch $@
