@@ -9,12 +9,13 @@ import os
 import resource
 import signal
 import sys
+from typing import NoReturn
 
 import uvloop
 from aiohttp import web
 
 from mockengine.app import Engine, EngineOptions
-from mockengine.corpus import PROFILES
+from mockengine.corpus import MAX_TOKENS, PROFILES
 from mockengine.service_time import ServiceTimeError, parse_service_time
 
 EXIT_USAGE = 2
@@ -22,20 +23,31 @@ EXIT_USAGE = 2
 LISTEN_BACKLOG = 16_384
 # Reference counts free what requests leave; full passes over thousands of live requests would only delay answers.
 GC_THRESHOLDS = (5_000, 10, 1_000)
-SHUTDOWN_TIMEOUT_S = 0.1  # what is under way is broken off; aiohttp takes 0 for no limit
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the list of all options before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"mockengine: error: {message}\n")
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    if not 1 <= options.port <= 65_535:
+        parser.error(f"--port should be between 1 and 65535, found {options.port}.")
+    for name, least in (("slots", 1), ("max_model_len", 2), ("corpus_seed", 0)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name.replace('_', '-')} should be at least {least}, found {getattr(options, name)}.")
     try:
         service_time = parse_service_time(options.service_time)
     except ServiceTimeError as error:
-        return _usage_error(str(error))
-    if options.slots < 1:
-        return _usage_error(f"--slots should be at least 1, found {options.slots}.")
+        parser.error(str(error))
     engine = Engine(
         EngineOptions(
             model=options.model,
+            max_model_len=options.max_model_len,
             slots=options.slots,
             service_time=service_time,
             body_profile=options.body_profile,
@@ -51,14 +63,15 @@ def main() -> int:
     try:
         uvloop.run(_serve(engine, options.host, options.port))
     except OSError as error:
-        return _usage_error(
-            f"Cannot listen on {options.host}:{options.port}: {os.strerror(error.errno or 0)}. Choose another --port."
-        )
+        # uvloop's own text repeats the address; an unknown host has a negative number, which is none of the system's.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        where = f"{options.host}:{options.port}"
+        parser.error(f"Cannot listen on {where}: {reason}. Choose another --host or --port.")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m mockengine",
         description="A mock vLLM engine: slots, a queue, service times, and bodies that are known in advance.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -66,6 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on")
     parser.add_argument("--model", default="mock", help="the model's name")
+    parser.add_argument(
+        "--max-model-len",
+        type=int,
+        default=2 * MAX_TOKENS,
+        help="tokens of prompt and answer together, past them 400",
+    )
     parser.add_argument("--slots", type=int, default=256, help="requests served at once (vLLM's max_num_seqs)")
     parser.add_argument(
         "--service-time",
@@ -86,27 +105,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _usage_error(sentence: str) -> int:
-    print(f"mockengine: error: {sentence}", file=sys.stderr)
-    return EXIT_USAGE
-
-
 async def _serve(engine: Engine, host: str, port: int) -> None:
     """Serve until SIGTERM or SIGINT. Raises OSError when the port can't be had."""
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     # handler_cancellation: a client that goes away ends its request, which frees the slot.
-    runner = web.AppRunner(
-        engine.app(), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_TIMEOUT_S
-    )
+    runner = web.AppRunner(engine.app(), access_log=None, handler_cancellation=True)
     await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port, backlog=LISTEN_BACKLOG).start()
-        print(f"mockengine ready on http://{host}:{port}", flush=True)
-        await stop.wait()
-    finally:
-        await runner.cleanup()
+    await web.TCPSite(runner, host, port, backlog=LISTEN_BACKLOG).start()
+    print(f"mockengine ready on http://{host}:{port}", flush=True)
+    await stop.wait()
+    print(f"mockengine: {engine.metrics.summary()}", file=sys.stderr)
+    # No runner.cleanup(): it waits for requests under way, and those that end just when its patience does are logged as
+    # errors. What is under way is broken off, by the cancelling of all tasks with which the loop ends.
 
 
 if __name__ == "__main__":

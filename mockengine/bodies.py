@@ -24,6 +24,7 @@ from mockengine.corpus import (
     slices,
     token_text,
 )
+from mockengine.protocol import CompletionRequest
 
 # Every fourth position samples another token than the likeliest, so top_logprobs has two entries there.
 _SECOND_ENTRY_EVERY = 4
@@ -74,14 +75,31 @@ class Renderer:
         # float64 of float32: printed with the digits that a server's double has.
         self._logprobs = _stream_of_numbers(corpus.pool_logprobs.astype(np.float64))
 
-    def choice(self, seed: int, index: int, max_tokens: int, prompt: bytes, prompt_logprobs: bytes) -> list[Buffer]:
-        """One choice as pieces of JSON. prompt: the prompt's ids as a JSON list; prompt_logprobs: JSON or ``null``."""
-        where = slices(seed, index, max_tokens)
+    def choices(self, request: CompletionRequest, seed: int) -> list[Buffer]:
+        """The n choices of an answer as pieces of JSON, with commas between. seed: the request's, or its stand-in."""
+        k = request.prompt_logprobs
+        tail = b',"prompt_token_ids":%b,"prompt_logprobs":%b}' % (
+            orjson.dumps(request.prompt) if self._full and request.return_token_ids else b"null",
+            b"null" if k is None else prompt_logprobs_json(request.prompt, k),
+        )
+        pieces: list[Buffer] = []
+        for index in range(request.n):
+            where = slices(seed, index, request.max_tokens)
+            pieces += [
+                b'%b{"index":%d,"text":"' % (b"," if index else b"", index),
+                *(self._full.text.cut(where) if self._full else ()),
+                b'","logprobs":',
+                *(self._logprobs_pieces(where, request.max_tokens) if request.logprobs is not None else (b"null",)),
+                b',"finish_reason":"length","stop_reason":null,"token_ids":',
+                *((b"[", *self._token_ids.cut(where), b"]") if request.return_token_ids else (b"null",)),
+                tail,
+            ]
+        return pieces
+
+    def _logprobs_pieces(self, where: Slices, max_tokens: int) -> list[Buffer]:
         full = self._full
         return [
-            b'{"index":%d,"text":"' % index,
-            *(full.text.cut(where) if full else ()),
-            b'","logprobs":{"text_offset":[',
+            b'{"text_offset":[',
             *(full.offsets.cut(Slices((0, 0), (0, max_tokens))) if full else ()),
             b'],"token_logprobs":[',
             *self._logprobs.cut(where),
@@ -89,13 +107,7 @@ class Renderer:
             *(full.strings.cut(where) if full else ()),
             b'],"top_logprobs":[',
             *(full.top_logprobs.cut(where) if full else ()),
-            b']},"finish_reason":"length","stop_reason":null,"token_ids":[',
-            *self._token_ids.cut(where),
-            b'],"prompt_token_ids":',
-            prompt if full else b"null",
-            b',"prompt_logprobs":',
-            prompt_logprobs,
-            b"}",
+            b"]}",
         ]
 
 

@@ -19,6 +19,7 @@ class Metrics:
 
     def __init__(self, model: str, admission: Admission) -> None:
         self._registry = CollectorRegistry()
+        self._model = model
         self._admission = admission
 
         def counter(name: str, text: str) -> Counter:
@@ -60,3 +61,21 @@ class Metrics:
         self._slot_seconds.inc(slot_seconds - self._slot_seconds_shown)
         self._slot_seconds_shown = slot_seconds
         return generate_latest(self._registry)
+
+    def summary(self) -> str:
+        """One sentence on all that was served, and on the most that slots and service times would have let through."""
+
+        def value(name: str, **labels: str) -> float:
+            return self._registry.get_sample_value(name, labels) or 0.0
+
+        finished = value("vllm:request_success_total", model_name=self._model, finished_reason="length")
+        gone = value("mockengine_disconnects_total", model_name=self._model)
+        admitted = value("mockengine_service_time_drawn_seconds_count")
+        drawn_s = value("mockengine_service_time_drawn_seconds_sum")
+        slots, peak = self._admission.slots, self._admission.peak_running
+        ceiling = f", a ceiling of {slots * admitted / drawn_s:.1f} requests/s" if drawn_s else ""
+        mean_s = drawn_s / admitted if admitted else 0.0
+        return (
+            f"{finished:.0f} requests finished and {gone:.0f} clients went away; at most {peak} of {slots} slots were "
+            f"occupied; the mean service time was {mean_s:.3g} s{ceiling}."
+        )

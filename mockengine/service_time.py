@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 _UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|s|m)")
+_MAX_CV = 100.0  # past it, draws are all but zero or endless
 
 
 class ServiceTimeError(ValueError):
@@ -64,8 +65,10 @@ def _lognormal(spec: str, rest: str) -> Lognormal:
         cv = float(words["cv"])
     except ValueError:
         cv = math.nan
-    if not (mean_s > 0 and 0 < cv < math.inf and max_s > 0):
-        raise ServiceTimeError(f"The mean, cv and max of a lognormal must be above 0, found '{spec}'.")
+    if not (mean_s > 0 and 0 < cv <= _MAX_CV and max_s > 0):
+        raise ServiceTimeError(
+            f"The mean, cv and max of a lognormal must be above 0, and cv at most {_MAX_CV:.0f}, found '{spec}'."
+        )
     return Lognormal(mean_s, cv, max_s)
 
 

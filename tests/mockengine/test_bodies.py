@@ -16,6 +16,7 @@ from openai.types import Completion
 
 from mockengine.bodies import Renderer, prompt_logprobs_json
 from mockengine.corpus import PROFILES, BodyProfile, Corpus, prompt_logprob, token_text
+from mockengine.protocol import CompletionRequest
 
 PROMPT = [5, 99_999, 0]
 
@@ -26,9 +27,10 @@ def renderer(profile: BodyProfile) -> tuple[Corpus, Renderer]:
     return corpus, Renderer(corpus)
 
 
-def choice(profile: BodyProfile, seed: int, index: int, max_tokens: int) -> dict[str, Any]:
-    pieces = renderer(profile)[1].choice(seed, index, max_tokens, json.dumps(PROMPT).encode(), b"null")
-    parsed: dict[str, Any] = json.loads(b"".join(pieces))
+def choices(profile: BodyProfile, seed: int, n: int, max_tokens: int, **fields: Any) -> list[dict[str, Any]]:
+    fields = {"logprobs": 1, "return_token_ids": True, **fields}
+    request = CompletionRequest(prompt=PROMPT, n=n, max_tokens=max_tokens, **fields)
+    parsed: list[dict[str, Any]] = json.loads(b"[%b]" % b"".join(renderer(profile)[1].choices(request, seed)))
     return parsed
 
 
@@ -39,26 +41,28 @@ def expected(profile: BodyProfile, seed: int, index: int, max_tokens: int) -> tu
     return tokens, logprobs
 
 
-identities = st.tuples(st.integers(0, 2**28 - 1), st.integers(0, 255), st.integers(1, 400))
+seeds = st.integers(0, 2**28 - 1)
+lengths = st.integers(1, 400)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(deadline=None)  # the first example renders the streams
-@given(identity=identities)
-def test_every_profile_sends_the_corpus(profile: BodyProfile, identity: tuple[int, int, int]) -> None:
-    found = choice(profile, *identity)
-    tokens, logprobs = expected(profile, *identity)
-    assert found["index"] == identity[1]
-    assert found["token_ids"] == tokens
-    assert found["logprobs"]["token_logprobs"] == logprobs
-    assert (found["finish_reason"], found["stop_reason"]) == ("length", None)
+@given(seed=seeds, n=st.integers(1, 5), max_tokens=lengths)
+def test_every_choice_of_every_profile_is_the_corpus(profile: BodyProfile, seed: int, n: int, max_tokens: int) -> None:
+    found = choices(profile, seed, n, max_tokens)
+    assert [choice["index"] for choice in found] == list(range(n))
+    for index, choice in enumerate(found):
+        tokens, logprobs = expected(profile, seed, index, max_tokens)
+        assert choice["token_ids"] == tokens
+        assert choice["logprobs"]["token_logprobs"] == logprobs
+        assert (choice["finish_reason"], choice["stop_reason"]) == ("length", None)
 
 
 @settings(deadline=None)
-@given(identities)
-def test_a_full_body_agrees_with_itself(identity: tuple[int, int, int]) -> None:
-    found = choice("full", *identity)
-    tokens, logprobs = expected("full", *identity)
+@given(seeds, lengths)
+def test_a_full_body_agrees_with_itself(seed: int, max_tokens: int) -> None:
+    found = choices("full", seed, 2, max_tokens)[1]
+    tokens, logprobs = expected("full", seed, 1, max_tokens)
     fields = found["logprobs"]
     assert fields["tokens"] == [token_text(token) for token in tokens]
     assert found["text"] == "".join(fields["tokens"])
@@ -72,23 +76,32 @@ def test_a_full_body_agrees_with_itself(identity: tuple[int, int, int]) -> None:
         assert max(top.values()) == top[list(top)[-1]]
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_was_not_asked_for_is_null(profile: BodyProfile) -> None:
+    (neither,) = choices(profile, 1, 1, 20, logprobs=None, return_token_ids=False)
+    assert (neither["logprobs"], neither["token_ids"], neither["prompt_token_ids"]) == (None, None, None)
+    assert neither["prompt_logprobs"] is None
+    (prompt_only,) = choices(profile, 1, 1, 20, logprobs=None, return_token_ids=False, prompt_logprobs=0)
+    assert prompt_only["prompt_logprobs"] == json.loads(prompt_logprobs_json(PROMPT, 0))
+
+
 def test_bytes_a_token_are_those_of_the_profiles_description() -> None:
     sizes = {}
     for profile in PROFILES:
-        pieces = renderer(profile)[1].choice(7, 0, 32_768, b"[]", b"null")
-        sizes[profile] = sum(map(len, pieces)) / 32_768
+        request = CompletionRequest(prompt=PROMPT, max_tokens=32_768, logprobs=1, return_token_ids=True)
+        sizes[profile] = sum(map(len, renderer(profile)[1].choices(request, 7))) / 32_768
     assert sizes["seed-equivalent"] == pytest.approx(10.9, abs=0.1)
     assert sizes["lean"] == pytest.approx(26, abs=0.5)
     assert 75 <= sizes["full"] <= 93
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_published_client_reads_the_choice(profile: BodyProfile) -> None:
+def test_a_published_client_reads_the_choices(profile: BodyProfile) -> None:
     body = {"id": "x", "object": "text_completion", "created": 1, "model": "mock"}
-    parsed = Completion.model_validate({**body, "choices": [choice(profile, 1, 0, 50)]}, strict=True)
-    logprobs = parsed.choices[0].logprobs
-    assert logprobs is not None
-    assert logprobs.token_logprobs == expected(profile, 1, 0, 50)[1]
+    parsed = Completion.model_validate({**body, "choices": choices(profile, 1, 3, 50)}, strict=True)
+    for index, choice in enumerate(parsed.choices):
+        assert choice.logprobs is not None
+        assert choice.logprobs.token_logprobs == expected(profile, 1, index, 50)[1]
 
 
 @given(st.lists(st.integers(0, 99_999), min_size=1, max_size=30), st.integers(0, 5))
