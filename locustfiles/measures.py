@@ -24,7 +24,7 @@ HIGHEST_US = 24 * 3600 * 1_000_000
 LATENCIES = ("submit", "first_poll", "poll", "future")
 
 LAG_INTERVAL_S = 0.05
-JUDGED_AFTER_S = 5.0
+SHORTEST_S = 2.0
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes everywhere but on macOS
 
 
@@ -142,8 +142,8 @@ class _Window:
 
     @property
     def utilisation(self) -> float:
-        """Of one core. What is shorter than JUDGED_AFTER_S counts as that long: a short burst saturates nothing."""
-        return self.cpu_s / max(self.elapsed_s, JUDGED_AFTER_S)
+        """Of one core. What is shorter than SHORTEST_S counts as that long: a burst saturates nothing."""
+        return self.cpu_s / max(self.elapsed_s, SHORTEST_S)
 
     def lag_percentile_s(self, percentile: float) -> float:
         return float(self._lags.get_value_at_percentile(percentile)) / 1e6
@@ -153,8 +153,8 @@ class UseMeter:
     """What this process uses, and how late its greenlets wake up.
 
     Utilisation and lag are those of the steady phase, between the two marks: filling up to the outstanding futures
-    asked for is done as fast as one core can and says nothing of the run. Where the steady phase is shorter than
-    JUDGED_AFTER_S they are those of the whole run.
+    asked for is done as fast as one core can and says nothing of the run. Where there is no steady phase of SHORTEST_S
+    they are those of the whole run.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class UseMeter:
 
     def use(self) -> WorkerUse:
         steady = self._steady
-        window = steady if steady is not None and steady.elapsed_s >= JUDGED_AFTER_S else self._whole
+        window = steady if steady is not None and steady.elapsed_s >= SHORTEST_S else self._whole
         return WorkerUse(
             cpu_s=self._whole.cpu_s,
             cpu_utilisation=window.utilisation,

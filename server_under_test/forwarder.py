@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import OrderedDict
@@ -59,14 +60,13 @@ class Forwarder:
     def _start_next(self) -> None:
         while self._waiting and len(self._running) < self._limit:
             future, job = self._waiting.popitem(last=False)
-            self._running[future] = asyncio.create_task(self._run(future, job))
+            task = self._running[future] = asyncio.create_task(self._get_result(future, job))
+            # A callback rather than a finally: a task that is cancelled before its first step runs none of its code.
+            task.add_done_callback(functools.partial(self._done, future))
 
-    async def _run(self, future: Future, job: Job) -> None:
-        try:
-            await self._get_result(future, job)
-        finally:
-            del self._running[future]
-            self._start_next()
+    def _done(self, future: Future, _: asyncio.Task[None]) -> None:
+        del self._running[future]
+        self._start_next()
 
     async def _get_result(self, future: Future, job: Job) -> None:
         try:

@@ -65,3 +65,12 @@ def test_polls_beyond_the_counter_do_not_end_the_run() -> None:
     assert ledger.polled(0) is False
     for _ in range(0x10000):
         assert ledger.polled(0) is True
+
+
+def test_a_second_end_is_doubled_and_does_not_replace_the_first() -> None:
+    ledger = Ledger(1)
+    number = ledger.begin()
+    ledger.end(number, End.DELIVERED)
+    ledger.end(number, End.FAILED)
+    counts = ledger.counts()
+    assert (counts.delivered, counts.failed, counts.doubled) == (1, 0, 1)
