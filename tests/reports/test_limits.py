@@ -42,7 +42,7 @@ def test_the_first_rule_that_holds(use: Utilisation, saturated: bool, limited_by
 
 
 @pytest.mark.parametrize(
-    ("cpu", "lag_s", "saturated"), [(0.9, 0.1, False), (0.91, 0.0, True), (0.0, 0.11, True), (0.0, 0.0, False)]
+    ("cpu", "lag_s", "saturated"), [(0.9, 0.25, False), (0.91, 0.0, True), (0.0, 0.26, True), (0.0, 0.0, False)]
 )
 def test_saturation(cpu: float, lag_s: float, saturated: bool) -> None:
     assert is_saturated(cpu, lag_s) is saturated
