@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import os
 import resource
-import signal
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import uvloop
-from aiohttp import web
 
-from mockengine.app import Engine, EngineOptions
+from mockengine.app import Engine, EngineOptions, Overflow
 from mockengine.corpus import MAX_TOKENS, PROFILES
-from mockengine.service_time import ServiceTimeError, parse_service_time
+from mockengine.durations import DurationError, parse_duration
+from mockengine.faults import FaultError, Rule, parse_rule_words, read_rules
+from mockengine.process import Process
+from mockengine.service_time import FORMS, ServiceTimeError, parse_service_time
+from mockengine.sharing import Worker, check_faults, check_service_time, this_worker
+from mockengine.workers import run_workers
 
 EXIT_USAGE = 2
-# The kernel cuts this to net.core.somaxconn.
-LISTEN_BACKLOG = 16_384
 # Reference counts free what requests leave; full passes over thousands of live requests would only delay answers.
 GC_THRESHOLDS = (5_000, 10, 1_000)
 
@@ -34,51 +35,93 @@ class _Parser(argparse.ArgumentParser):
 
 def main() -> int:
     parser = _parser()
-    options = parser.parse_args()
-    if not 1 <= options.port <= 65_535:
-        parser.error(f"--port should be between 1 and 65535, found {options.port}.")
-    for name, least in (("slots", 1), ("max_model_len", 2), ("corpus_seed", 0)):
-        if getattr(options, name) < least:
-            parser.error(f"--{name.replace('_', '-')} should be at least {least}, found {getattr(options, name)}.")
+    words = parser.parse_args()
+    worker = this_worker()
     try:
-        service_time = parse_service_time(options.service_time)
-    except ServiceTimeError as error:
+        options = _engine_options(parser, words, worker)
+        if words.workers > 1 and worker is None:
+            return run_workers(words.host, words.port, words.workers)
+        _serve(options, words.host, words.port, worker)
+    except (ServiceTimeError, FaultError) as error:
         parser.error(str(error))
-    engine = Engine(
-        EngineOptions(
-            model=options.model,
-            max_model_len=options.max_model_len,
-            slots=options.slots,
-            service_time=service_time,
-            body_profile=options.body_profile,
-            corpus_seed=options.corpus_seed,
-            seed=options.seed,
-        )
-    )
+    except OSError as error:
+        # uvloop's own text repeats the address; an unknown host has a negative number, which is none of the system's.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        where = f"{words.host}:{words.port}"
+        parser.error(f"Cannot listen on {where}: {reason}. Choose another --host or --port.")
+    return 0
+
+
+def _serve(options: EngineOptions, host: str, port: int, worker: Worker | None) -> None:
+    process = Process(host, port, worker)
+    engine = Engine(options, process)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    uvloop.run(process.run(engine))
+
+
+def _engine_options(parser: _Parser, words: argparse.Namespace, worker: Worker | None) -> EngineOptions:
+    """Checked options; a worker gets its share of what is divided. Raises ServiceTimeError and FaultError."""
+    if not 0 <= words.port <= 65_535:
+        parser.error(f"--port should be between 0 and 65535, found {words.port}.")
+    for name, least in (("slots", 1), ("max_model_len", 2), ("corpus_seed", 0), ("workers", 1), ("max_waiting", 0)):
+        if (value := getattr(words, name)) is not None and value < least:
+            parser.error(f"--{name.replace('_', '-')} should be at least {least}, found {value}.")
+    if words.slots < words.workers:
+        parser.error(f"--slots should be at least 1 for each of the {words.workers} --workers, found {words.slots}.")
+    rules = _rules(words)
+    check_faults(rules, words.workers)
+    check_service_time(parse_service_time(words.service_time), words.workers)
+
+    def share(total: int) -> int:
+        return total if worker is None else worker.share(total)
+
+    return EngineOptions(
+        models=words.model,
+        max_model_len=words.max_model_len,
+        slots=share(words.slots),
+        service_time=words.service_time,
+        body_profile=words.body_profile,
+        corpus_seed=words.corpus_seed,
+        seed=words.seed if worker is None else words.seed * worker.of + worker.index,
+        own_seeds=(words.seed, 1) if worker is None else (words.seed + worker.index, worker.of),
+        overflow=_overflow(parser, words, share(words.max_waiting or 0)),
+        faults=rules,
+        workers=words.workers,
+    )
+
+
+def _rules(words: argparse.Namespace) -> list[Rule]:
+    """Those of the command line go before those of the file. Raises FaultError."""
+    from_words = [parse_rule_words(fault) for fault in words.fault]
+    return from_words if words.faults is None else from_words + read_rules(words.faults)
+
+
+def _overflow(parser: _Parser, words: argparse.Namespace, max_waiting: int) -> Overflow | None:
     try:
-        uvloop.run(_serve(engine, options.host, options.port))
-    except OSError as error:
-        # uvloop's own text repeats the address; an unknown host has a negative number, which is none of the system's.
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        where = f"{options.host}:{options.port}"
-        parser.error(f"Cannot listen on {where}: {reason}. Choose another --host or --port.")
-    return 0
+        retry_after_s = parse_duration(words.retry_after)
+    except DurationError as error:
+        parser.error(f"--retry-after: {error}")
+    if words.max_waiting is None:
+        return None
+    return Overflow(max_waiting=max_waiting, status=words.overflow_status, retry_after_s=retry_after_s)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> _Parser:
     parser = _Parser(
         prog="python -m mockengine",
-        description="A mock vLLM engine: slots, a queue, service times, and bodies that are known in advance.",
+        description="A mock vLLM engine: slots, a queue, service times, bodies that are known in advance, and faults.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=8000, help="port to listen on")
-    parser.add_argument("--model", default="mock", help="the model's name")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on, 0 for any that is free")
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes that share the port and the slots"
+    )
+    parser.add_argument("--model", default=["mock"], nargs="+", metavar="NAME", help="names that requests may ask for")
     parser.add_argument(
         "--max-model-len",
         type=int,
@@ -90,9 +133,17 @@ def _parser() -> argparse.ArgumentParser:
         "--service-time",
         default="fixed:1s",
         metavar="SPEC",
-        help="how long a request occupies its slot: fixed:TIME or lognormal:mean=TIME,cv=NUMBER[,max=TIME]; "
-        "draws longer than max are cut to it",
+        help=f"how long a request occupies its slot: {'; '.join(FORMS.values())}. lognormal draws longer than max are "
+        "cut to it; tokens and load count the request's max_tokens; a trace is a file of seconds, one a line",
     )
+    parser.add_argument(
+        "--max-waiting",
+        type=int,
+        metavar="N",
+        help="requests in the queue, past which more are refused (default: no end)",
+    )
+    parser.add_argument("--overflow-status", type=int, choices=(429, 503), default=503, help="what those are answered")
+    parser.add_argument("--retry-after", default="1s", metavar="TIME", help="the Retry-After of that answer")
     parser.add_argument(
         "--body-profile",
         choices=PROFILES,
@@ -101,24 +152,17 @@ def _parser() -> argparse.ArgumentParser:
         "or everything (about 80)",
     )
     parser.add_argument("--corpus-seed", type=int, default=0, help="seed of the answers' content")
-    parser.add_argument("--seed", type=int, default=0, help="seed of service times and of requests without a seed")
+    parser.add_argument("--seed", type=int, default=0, help="seed of service times, faults and requests without a seed")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="KIND[:NAME=VALUE,...]",
+        help="a fault, such as http_500:probability=0.01 or stall_in_body:every=100,seconds=5s; may be repeated; all "
+        "kinds stand in docs/engine.md",
+    )
+    parser.add_argument("--faults", type=Path, metavar="FILE", help="more faults: [[fault]] tables of a TOML file")
     return parser
-
-
-async def _serve(engine: Engine, host: str, port: int) -> None:
-    """Serve until SIGTERM or SIGINT. Raises OSError when the port can't be had."""
-    stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    # handler_cancellation: a client that goes away ends its request, which frees the slot.
-    runner = web.AppRunner(engine.app(), access_log=None, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, host, port, backlog=LISTEN_BACKLOG).start()
-    print(f"mockengine ready on http://{host}:{port}", flush=True)
-    await stop.wait()
-    print(f"mockengine: {engine.metrics.summary()}", file=sys.stderr)
-    # No runner.cleanup(): it waits for requests under way, and those that end just when its patience does are logged as
-    # errors. What is under way is broken off, by the cancelling of all tasks with which the loop ends.
 
 
 if __name__ == "__main__":

@@ -37,6 +37,11 @@ class Admission:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request has to wait."""
+        return len(self._running) >= self.slots
+
     def slot_seconds(self, now: float) -> float:
         """The integral of occupied slots over time, up to now."""
         self._count(now)

@@ -4,51 +4,81 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 from aiohttp import web
 
+from mockengine.admin import Admin
 from mockengine.admission import Admission
 from mockengine.bodies import Renderer
 from mockengine.corpus import BodyProfile, Corpus
+from mockengine.faults import KINDS, Moment, Plan, Rule
+from mockengine.injection import Host, Injector, refusal
 from mockengine.metrics import Metrics
 from mockengine.protocol import BadRequestError, CompletionRequest, error_body, parse_completion_request
-from mockengine.service_time import ServiceTime
+from mockengine.scheduler import Scheduler
+from mockengine.service_time import parse_service_time
+from mockengine.sharing import check_faults, check_service_time
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """slots: requests served at once; seed: of service times and of requests that bring no seed.
+class Overflow:
+    """What a request is told that finds max_waiting others in the queue."""
 
-    max_model_len: tokens of prompt and answer together.
+    max_waiting: int
+    status: int
+    retry_after_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """models: names that requests may ask for; the first is meant when they name none. slots: requests served at once.
+
+    service_time: one of service_time.FORMS. overflow: None for an endless queue.
+    max_model_len: tokens of prompt and answer together. seed: of service times, faults and requests without a seed.
+    own_seeds: the first of the latter, and the step from one to the next. workers: processes that share the port.
     """
 
-    model: str
+    models: Sequence[str]
     max_model_len: int
     slots: int
-    service_time: ServiceTime
+    service_time: str
     body_profile: BodyProfile
     corpus_seed: int
     seed: int
+    own_seeds: tuple[int, int]
+    overflow: Overflow | None
+    faults: Sequence[Rule]
+    workers: int = 1
 
 
 class Engine:
-    """One mock engine: admission, delay and body of every request."""
+    """One mock engine: admission, delay, body and faults of every request.
 
-    def __init__(self, options: EngineOptions) -> None:
+    Raises ServiceTimeError and FaultError for what can't be done with these slots and workers.
+    """
+
+    def __init__(self, options: EngineOptions, host: Host) -> None:
+        now = time.monotonic()
         self._options = options
-        self._admission = Admission(options.slots, time.monotonic())
+        check_faults(options.faults, options.workers)
+        service_time = parse_service_time(options.service_time)
+        check_service_time(service_time, options.workers)
+        self._admission = Admission(options.slots, now)
+        self.plan = Plan(options.faults, options.seed, now)
+        self.metrics = Metrics(options.models[0], self._admission, self.plan)
+        self._scheduler = Scheduler(self._admission, service_time, options.seed, self.metrics)
+        self._injector = Injector(self.plan, host)
         self._renderer = Renderer(Corpus(options.body_profile, options.corpus_seed))
-        self._random = random.Random(options.seed)
-        self._own_seeds = itertools.count(options.seed)
+        self._rendering = asyncio.Lock()
+        self._own_seeds = itertools.count(*options.own_seeds)
         self._request_numbers = itertools.count()
         self._started_unix = int(time.time())
-        self.metrics = Metrics(options.model, self._admission)
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=MAX_REQUEST_BYTES)
@@ -58,79 +88,82 @@ class Engine:
                 web.get("/v1/models", self._models),
                 web.get("/health", self._health),
                 web.get("/metrics", self._show_metrics),
+                *Admin(self.plan, self._scheduler, self._options.service_time, self._options.workers).routes(),
             ]
         )
         return app
 
-    async def _completions(self, request: web.Request) -> web.Response:
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        if (end := self._injector.met(request)) is not None:
+            return end
         try:
-            wanted = parse_completion_request(await request.read(), self._options.max_model_len)
+            wanted = parse_completion_request(body, self._options.max_model_len)
         except BadRequestError as error:
             return _json(error_body(str(error), "BadRequestError", 400), status=400)
-        if wanted.model and wanted.model != self._options.model:
-            text = f"The model `{wanted.model}` does not exist."
+        model = wanted.model or self._options.models[0]
+        if model not in self._options.models:
+            text = f"The model `{model}` does not exist."
             return _json(error_body(text, "NotFoundError", 404), status=404)
+        self.metrics.request_arrived()
         # Taken in the order of arrival, which repeats; the order of answers does not.
         seed = next(self._own_seeds) if wanted.seed is None else wanted.seed
+        fault = self.plan.draw(model, wanted.n, time.monotonic())
+        if fault is not None and KINDS[fault.kind].moment is Moment.ARRIVAL:
+            if (answer := self._injector.strike(fault)) is not None:
+                return answer
+            fault = None
+        overflow = self._options.overflow
+        if overflow is not None and self._admission.is_full and self._admission.waiting >= overflow.max_waiting:
+            self.metrics.refused.inc()
+            text = f"{self._admission.waiting} requests are waiting, which is all this engine takes."
+            return refusal(overflow.status, overflow.retry_after_s, text)
         try:
-            await self._serve()
+            await self._scheduler.serve(wanted.max_tokens)
+            await self._get_ready_for(wanted)
         except asyncio.CancelledError:
             self.metrics.disconnects.inc()
             raise
-        return self._answer(wanted, seed)
+        if fault is None:
+            return _json(self._body(wanted, model, seed))
+        return self._injector.answer(fault, request, lambda: self._body(wanted, model, seed))
 
-    async def _serve(self) -> None:
-        """Wait for a slot, and occupy it for a service time. The slot is free again however this ends."""
-        admitted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        arrived_s = time.monotonic()
+    async def _get_ready_for(self, wanted: CompletionRequest) -> None:
+        if not self._renderer.is_ready_for(wanted):
+            async with self._rendering:
+                await asyncio.to_thread(self._renderer.get_ready_for, wanted)
 
-        def admit() -> None:
-            if not admitted.done():  # the client may have gone at the very moment at which its turn comes
-                admitted.set_result(self._draw_service_time())
-
-        place = self._admission.enter(admit, arrived_s)
-        try:
-            service_time_s = await admitted
-            admitted_s = time.monotonic()
-            self.metrics.queue_time_s.observe(admitted_s - arrived_s)
-            if service_time_s > 0:  # even a sleep of 0 s is a turn of the loop
-                await asyncio.sleep(service_time_s)
-            self.metrics.inference_time_s.observe(time.monotonic() - admitted_s)
-        finally:
-            self._admission.leave(place, time.monotonic())
-
-    def _draw_service_time(self) -> float:
-        service_time_s = self._options.service_time.draw(self._random)
-        self.metrics.service_time_drawn_s.observe(service_time_s)
-        return service_time_s
-
-    def _answer(self, wanted: CompletionRequest, seed: int) -> web.Response:
-        prompt_tokens, completion_tokens = len(wanted.prompt), wanted.n * wanted.max_tokens
+    def _body(self, wanted: CompletionRequest, model: str, seed: int) -> bytes:
+        choices, tokens, finish_reason = self._renderer.choices(wanted, seed)
+        prompt_tokens = len(wanted.prompt)
         head = b'{"id":"cmpl-%d-%d","object":"text_completion","created":%d,"model":%b,"choices":[' % (
             self._started_unix,
             next(self._request_numbers),
             int(time.time()),
-            orjson.dumps(self._options.model),
+            orjson.dumps(model),
         )
-        usage = (
-            b'],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":null}}'
-            % (prompt_tokens, prompt_tokens + completion_tokens, completion_tokens)
+        tail = (
+            b'],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":%d,"total_tokens":%d,'
+            b'"completion_tokens":%d,"prompt_tokens_details":null},"kv_transfer_params":null}'
+            % (prompt_tokens, prompt_tokens + tokens, tokens)
         )
-        body = b"".join([head, *self._renderer.choices(wanted, seed), usage])
-        self.metrics.finished.inc()
+        self.metrics.finished[finish_reason].inc()
         self.metrics.prompt_tokens.inc(prompt_tokens)
-        self.metrics.generation_tokens.inc(completion_tokens)
-        return _json(body)
+        self.metrics.generation_tokens.inc(tokens)
+        return b"".join([head, *choices, tail])
 
     async def _models(self, _: web.Request) -> web.Response:
-        model = {
-            "id": self._options.model,
-            "object": "model",
-            "created": self._started_unix,
-            "owned_by": "mockengine",
-            "max_model_len": self._options.max_model_len,
-        }
-        return _json(orjson.dumps({"object": "list", "data": [model]}))
+        models = [
+            {
+                "id": model,
+                "object": "model",
+                "created": self._started_unix,
+                "owned_by": "mockengine",
+                "max_model_len": self._options.max_model_len,
+            }
+            for model in self._options.models
+        ]
+        return _json(orjson.dumps({"object": "list", "data": models}))
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +26,16 @@ from mockengine.corpus import (
     token_text,
 )
 from mockengine.protocol import CompletionRequest
+from mockengine.stopping import Stop, Tokens, find_stop, text_of
 
-# Every fourth position samples another token than the likeliest, so top_logprobs has two entries there.
-_SECOND_ENTRY_EVERY = 4
-_SECOND_TOKEN_STEP = 12_345
+# How likely the sampled token is among all, by its position in the pool: mostly the likeliest; every fourth is not, and
+# every sixteenth is so unlikely that no number of logprobs that vLLM gives reaches down to it.
+_SECOND_EVERY, _SECOND = 4, 2
+_UNLIKELY_EVERY, _UNLIKELY = 16, 30
+_ALTERNATIVE_STEP = 12_345
 _PROMPT_ALTERNATIVE_STEP = 7_919
+# What a server asks for that wants the sampled token's logprob; streams for other numbers are rendered when asked for.
+USUAL_LOGPROBS = 1
 
 
 Buffer = bytes | memoryview
@@ -48,9 +54,11 @@ class Stream:
         self._tail = tail
 
     def cut(self, where: Slices) -> Pieces:
-        """The bytes of the two slices, not copied."""
+        """The bytes of the two slices, which are not both empty, not copied."""
         starts, rendered = self._starts, self._rendered
         (a, b), (c, d) = where
+        if c == d:
+            return rendered[starts[a] : starts[b] - self._tail], rendered[:0]
         return rendered[starts[a] : starts[b]], rendered[starts[c] : starts[d] - self._tail]
 
 
@@ -66,75 +74,151 @@ def _stream_of_elements(elements: Sequence[bytes], separator: bytes = b",") -> S
     return Stream(separator.join(elements) + separator, starts, tail=len(separator))
 
 
+class Rendered(NamedTuple):
+    """The choices of one answer as pieces of JSON, with commas between.
+
+    tokens: how many they have together. finish_reason: ``length`` when one of them at least has all that it may have.
+    """
+
+    pieces: list[Buffer]
+    tokens: int
+    finish_reason: str
+
+
 class Renderer:
     """Choices of one corpus. Making one renders what its profile sends, about a second for ``full``."""
 
     def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
         self._full: _FullStreams | None = _FullStreams(corpus) if corpus.profile == "full" else None
         self._token_ids = _stream_of_numbers(corpus.pool_tokens)
         # float64 of float32: printed with the digits that a server's double has.
         self._logprobs = _stream_of_numbers(corpus.pool_logprobs.astype(np.float64))
 
-    def choices(self, request: CompletionRequest, seed: int) -> list[Buffer]:
-        """The n choices of an answer as pieces of JSON, with commas between. seed: the request's, or its stand-in."""
+    def is_ready_for(self, request: CompletionRequest) -> bool:
+        """Whether ``get_ready_for`` has nothing to do."""
+        return self._full is None or request.logprobs is None or request.logprobs in self._full.top_logprobs
+
+    def get_ready_for(self, request: CompletionRequest) -> None:
+        """Render the top_logprobs that it asks for, once: seconds for the larger numbers."""
+        if self._full is not None and request.logprobs is not None and not self.is_ready_for(request):
+            self._full.top_logprobs[request.logprobs] = _top_logprobs(self._corpus, request.logprobs)
+
+    def choices(self, request: CompletionRequest, seed: int) -> Rendered:
+        """The n choices of an answer. seed: the request's, or its stand-in.
+
+        The renderer is ready for the request. Fields come in the order in which vLLM's response model declares them
+        (vllm/entrypoints/openai/completion/protocol.py).
+        """
         k = request.prompt_logprobs
-        tail = b',"prompt_token_ids":%b,"prompt_logprobs":%b}' % (
-            orjson.dumps(request.prompt) if self._full and request.return_token_ids else b"null",
+        tail = b',"prompt_logprobs":%b,"prompt_token_ids":%b}' % (
             b"null" if k is None else prompt_logprobs_json(request.prompt, k),
+            orjson.dumps(request.prompt) if self._full and request.return_token_ids else b"null",
         )
         pieces: list[Buffer] = []
+        total, finish_reason = 0, "stop"
         for index in range(request.n):
             where = slices(seed, index, request.max_tokens)
+            stop = self._stop(where, request) if request.stops else None
+            tokens = stop.tokens if stop else request.max_tokens
+            total += tokens
+            if stop is None:
+                finish_reason = "length"
+                text: Iterable[Buffer] = self._full.text.cut(where) if self._full else ()
+                end = b'"length","stop_reason":null'
+            else:
+                where = _first(where, tokens)
+                text = (self._text(where, stop.characters),)
+                end = b'"stop","stop_reason":%b' % orjson.dumps(stop.reason)
             pieces += [
                 b'%b{"index":%d,"text":"' % (b"," if index else b"", index),
-                *(self._full.text.cut(where) if self._full else ()),
+                *text,
                 b'","logprobs":',
-                *(self._logprobs_pieces(where, request.max_tokens) if request.logprobs is not None else (b"null",)),
-                b',"finish_reason":"length","stop_reason":null,"token_ids":',
+                *(
+                    self._logprobs_pieces(where, tokens, request.logprobs)
+                    if request.logprobs is not None
+                    else (b"null",)
+                ),
+                b',"finish_reason":%b,"token_ids":' % end,
                 *((b"[", *self._token_ids.cut(where), b"]") if request.return_token_ids else (b"null",)),
                 tail,
             ]
-        return pieces
+        return Rendered(pieces, total, finish_reason)
 
-    def _logprobs_pieces(self, where: Slices, max_tokens: int) -> list[Buffer]:
+    def _stop(self, where: Slices, request: CompletionRequest) -> Stop | None:
+        tokens = self._tokens(where)
+        include = request.include_stop_str_in_output
+        return find_stop(tokens, request.stop_strings, request.stop_token_ids or (), include or False)
+
+    def _tokens(self, where: Slices) -> Tokens:
+        return np.concatenate([self._corpus.pool_tokens[slice(*part)] for part in where])
+
+    def _text(self, where: Slices, characters: int) -> bytes:
+        """So many characters of what the slices say, as the inside of a JSON string."""
+        return orjson.dumps(text_of(self._tokens(where))[:characters])[1:-1] if self._full else b""
+
+    def _logprobs_pieces(self, where: Slices, tokens: int, k: int) -> list[Buffer]:
         full = self._full
         return [
             b'{"text_offset":[',
-            *(full.offsets.cut(Slices((0, 0), (0, max_tokens))) if full else ()),
+            *(full.offsets.cut(Slices((0, 0), (0, tokens))) if full else ()),
             b'],"token_logprobs":[',
             *self._logprobs.cut(where),
             b'],"tokens":[',
             *(full.strings.cut(where) if full else ()),
             b'],"top_logprobs":[',
-            *(full.top_logprobs.cut(where) if full else ()),
+            *(full.top_logprobs[k].cut(where) if full else ()),
             b"]}",
         ]
 
 
+def _first(where: Slices, tokens: int) -> Slices:
+    """The first so many tokens of the two slices."""
+    (a, b), (c, _) = where
+    return Slices((a, min(b, a + tokens)), (c, c + max(0, tokens - (b - a))))
+
+
 class _FullStreams:
-    """What only the full profile sends."""
+    """What only the full profile sends. top_logprobs: by how many are asked for."""
 
     def __init__(self, corpus: Corpus) -> None:
-        quoted = [orjson.dumps(token_text(token)) for token in range(VOCABULARY)]
-        ids = corpus.pool_tokens.tolist()
-        strings = [quoted[token] for token in ids]
+        quoted = _quoted_texts()
+        strings = [quoted[token] for token in corpus.pool_tokens.tolist()]
         self.strings = _stream_of_elements(strings)
         self.text = _stream_of_elements([string[1:-1] for string in strings], separator=b"")
-        self.top_logprobs = _stream_of_elements(list(_top_logprobs(ids, corpus.pool_logprobs, quoted)))
+        self.top_logprobs = {USUAL_LOGPROBS: _top_logprobs(corpus, USUAL_LOGPROBS)}
         self.offsets = _stream_of_numbers(np.arange(0, MAX_TOKENS * TOKEN_CHARACTERS, TOKEN_CHARACTERS, dtype=np.int32))
 
 
-def _top_logprobs(ids: list[int], logprobs: npt.NDArray[np.float32], quoted: list[bytes]) -> Iterable[bytes]:
-    """For each position the sampled token, and the likeliest one where that is another, as vLLM orders them."""
-    rendered = orjson.dumps(logprobs.astype(np.float64), option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
-    likelier = orjson.dumps(logprobs.astype(np.float64) / 2, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
-    for position, token in enumerate(ids):
-        entry = b"{%b:%b" % (quoted[token], rendered[position])
-        if position % _SECOND_ENTRY_EVERY:
-            yield entry + b"}"
-        else:
-            other = quoted[(token + _SECOND_TOKEN_STEP) % VOCABULARY]
-            yield entry + b",%b:%b}" % (other, likelier[position])
+@functools.cache
+def _quoted_texts() -> list[bytes]:
+    return [orjson.dumps(token_text(token)) for token in range(VOCABULARY)]
+
+
+def _top_logprobs(corpus: Corpus, k: int) -> Stream:
+    """For each position the sampled token and then the k likeliest, likelier ones first, as vLLM orders them.
+
+    At rank r the sampled token has its logprob; that of rank j is j/r times as far below 0.
+    """
+    quoted = _quoted_texts()
+    tokens = corpus.pool_tokens.tolist()
+    position = np.arange(len(tokens))
+    ranks = np.where(position % _SECOND_EVERY, 1, np.where(position % _UNLIKELY_EVERY, _SECOND, _UNLIKELY))
+    logprobs = corpus.pool_logprobs.astype(np.float64)
+    by_rank = [_json_numbers(logprobs * rank / ranks) for rank in range(1, k + 1)]
+    elements = []
+    for at, (token, own_rank, own) in enumerate(zip(tokens, ranks.tolist(), _json_numbers(logprobs), strict=True)):
+        entries = [b"%b:%b" % (quoted[token], own)]
+        for rank in range(1, k + 1):
+            if rank != own_rank:
+                other = quoted[(token + rank * _ALTERNATIVE_STEP) % VOCABULARY]
+                entries.append(b"%b:%b" % (other, by_rank[rank - 1][at]))
+        elements.append(b"{%b}" % b",".join(entries))
+    return _stream_of_elements(elements)
+
+
+def _json_numbers(numbers: npt.NDArray[np.float64]) -> list[bytes]:
+    return orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
 
 
 def prompt_logprobs_json(prompt: Sequence[int], k: int) -> bytes:

@@ -21,8 +21,7 @@ class BadRequestError(Exception):
 class CompletionRequest(msgspec.Struct, frozen=True):
     """The fields of POST /v1/completions that change the answer; others are accepted and ignored, as vLLM does.
 
-    How many logprobs are asked for does not change the answer, only whether any are. Without return_token_ids the ids
-    are left out.
+    Without return_token_ids the ids are left out.
     """
 
     prompt: list[TokenId]
@@ -33,7 +32,19 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
     prompt_logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
     return_token_ids: bool | None = False
+    stop: str | list[str] | None = None
+    stop_token_ids: list[TokenId] | None = None
+    include_stop_str_in_output: bool | None = False
     stream: bool | None = False
+
+    @property
+    def stop_strings(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def stops(self) -> bool:
+        """Whether the answer may end early."""
+        return bool(self.stop or self.stop_token_ids)
 
 
 _decoder = msgspec.json.Decoder(CompletionRequest)
@@ -49,6 +60,8 @@ def parse_completion_request(body: bytes, max_model_len: int) -> CompletionReque
         raise BadRequestError("stream: this mock engine does not stream; send stream: false.")
     if not request.prompt:
         raise BadRequestError("prompt: there are no tokens in it; send at least one.")
+    if "" in request.stop_strings:
+        raise BadRequestError("stop: it can't contain an empty string.")
     prompt_tokens = len(request.prompt)
     if prompt_tokens + request.max_tokens > max_model_len:
         raise BadRequestError(

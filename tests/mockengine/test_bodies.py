@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types import Completion
 
-from mockengine.bodies import Renderer, prompt_logprobs_json
+from mockengine.bodies import Rendered, Renderer, prompt_logprobs_json
 from mockengine.corpus import PROFILES, BodyProfile, Corpus, prompt_logprob, token_text
 from mockengine.protocol import CompletionRequest
 
@@ -27,10 +27,16 @@ def renderer(profile: BodyProfile) -> tuple[Corpus, Renderer]:
     return corpus, Renderer(corpus)
 
 
+def rendered(profile: BodyProfile, request: CompletionRequest, seed: int) -> Rendered:
+    _, made = renderer(profile)
+    made.get_ready_for(request)
+    return made.choices(request, seed)
+
+
 def choices(profile: BodyProfile, seed: int, n: int, max_tokens: int, **fields: Any) -> list[dict[str, Any]]:
     fields = {"logprobs": 1, "return_token_ids": True, **fields}
     request = CompletionRequest(prompt=PROMPT, n=n, max_tokens=max_tokens, **fields)
-    parsed: list[dict[str, Any]] = json.loads(b"[%b]" % b"".join(renderer(profile)[1].choices(request, seed)))
+    parsed: list[dict[str, Any]] = json.loads(b"[%b]" % b"".join(rendered(profile, request, seed).pieces))
     return parsed
 
 
@@ -89,7 +95,7 @@ def test_bytes_a_token_are_those_of_the_profiles_description() -> None:
     sizes = {}
     for profile in PROFILES:
         request = CompletionRequest(prompt=PROMPT, max_tokens=32_768, logprobs=1, return_token_ids=True)
-        sizes[profile] = sum(map(len, renderer(profile)[1].choices(request, 7))) / 32_768
+        sizes[profile] = sum(map(len, rendered(profile, request, 7).pieces)) / 32_768
     assert sizes["seed-equivalent"] == pytest.approx(10.9, abs=0.1)
     assert sizes["lean"] == pytest.approx(26, abs=0.5)
     assert 75 <= sizes["full"] <= 93

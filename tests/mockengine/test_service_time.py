@@ -55,7 +55,7 @@ def test_other_words_are_refused_in_a_sentence_that_repeats_them(spec: str) -> N
 
 def test_lognormal_draws_come_from_that_distribution() -> None:
     numbers = random.Random(1)
-    draws = [Lognormal(5.0, 0.8).draw(numbers) for _ in range(20_000)]
+    draws = [Lognormal(5.0, 0.8).draw(numbers, 16, 1) for _ in range(20_000)]
     assert statistics.fmean(draws) == pytest.approx(5.0, rel=0.03)
     assert statistics.stdev(draws) / statistics.fmean(draws) == pytest.approx(0.8, rel=0.05)
     sigma = 0.703_5  # sqrt(log(1 + 0.8**2))
@@ -63,6 +63,6 @@ def test_lognormal_draws_come_from_that_distribution() -> None:
 
 
 def test_draws_beyond_max_are_cut_to_it_and_the_same_seed_draws_the_same() -> None:
-    draws = [Lognormal(5.0, 0.8, 20.0).draw(random.Random(seed)) for seed in range(2000)]
+    draws = [Lognormal(5.0, 0.8, 20.0).draw(random.Random(seed), 16, 1) for seed in range(2000)]
     assert max(draws) == 20.0
-    assert draws == [min(20.0, Lognormal(5.0, 0.8).draw(random.Random(seed))) for seed in range(2000)]
+    assert draws == [min(20.0, Lognormal(5.0, 0.8).draw(random.Random(seed), 16, 1)) for seed in range(2000)]
