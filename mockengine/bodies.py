@@ -200,21 +200,18 @@ def _top_logprobs(corpus: Corpus, k: int) -> Stream:
 
     At rank r the sampled token has its logprob; that of rank j is j/r times as far below 0.
     """
-    quoted = _quoted_texts()
-    tokens = corpus.pool_tokens.tolist()
+    quoted = np.array(_quoted_texts(), object)
+    tokens = corpus.pool_tokens
     position = np.arange(len(tokens))
     ranks = np.where(position % _SECOND_EVERY, 1, np.where(position % _UNLIKELY_EVERY, _SECOND, _UNLIKELY))
     logprobs = corpus.pool_logprobs.astype(np.float64)
-    by_rank = [_json_numbers(logprobs * rank / ranks) for rank in range(1, k + 1)]
-    elements = []
-    for at, (token, own_rank, own) in enumerate(zip(tokens, ranks.tolist(), _json_numbers(logprobs), strict=True)):
-        entries = [b"%b:%b" % (quoted[token], own)]
-        for rank in range(1, k + 1):
-            if rank != own_rank:
-                other = quoted[(token + rank * _ALTERNATIVE_STEP) % VOCABULARY]
-                entries.append(b"%b:%b" % (other, by_rank[rank - 1][at]))
-        elements.append(b"{%b}" % b",".join(entries))
-    return _stream_of_elements(elements)
+    columns = [[b"{%b:%b" % entry for entry in zip(quoted[tokens].tolist(), _json_numbers(logprobs), strict=True)]]
+    for rank in range(1, k + 1):
+        others = quoted[(tokens + rank * _ALTERNATIVE_STEP) % VOCABULARY].tolist()
+        entries = zip(others, _json_numbers(logprobs * rank / ranks), (ranks == rank).tolist(), strict=True)
+        columns.append([b"" if is_sampled else b",%b:%b" % (other, value) for other, value, is_sampled in entries])
+    columns.append([b"}"] * len(tokens))
+    return _stream_of_elements([b"".join(row) for row in zip(*columns, strict=True)])
 
 
 def _json_numbers(numbers: npt.NDArray[np.float64]) -> list[bytes]:

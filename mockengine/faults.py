@@ -294,6 +294,13 @@ def _whole(key: str, value: object, least: float = 1.0) -> int:
     return int(number)
 
 
+def _difference(key: str, value: object) -> int:
+    number = _whole(key, value, -math.inf)
+    if number == 0:
+        raise FaultError(f"{key} should be another number than 0.")
+    return number
+
+
 def _text(key: str, value: object) -> str:
     return str(value)
 
@@ -320,6 +327,6 @@ _READERS: dict[str, Any] = {
     "retry_after": _seconds,
     "seconds": _seconds,
     "bytes_per_s": _whole,
-    "by": lambda key, value: _whole(key, value, -math.inf),
+    "by": _difference,
     "value": _text,
 }

@@ -68,7 +68,7 @@ def test_every_choice_of_every_profile_is_the_corpus(profile: BodyProfile, seed:
 @given(seeds, lengths)
 def test_a_full_body_agrees_with_itself(seed: int, max_tokens: int) -> None:
     found = choices("full", seed, 2, max_tokens)[1]
-    tokens, logprobs = expected("full", seed, 1, max_tokens)
+    tokens, _ = expected("full", seed, 1, max_tokens)
     fields = found["logprobs"]
     assert fields["tokens"] == [token_text(token) for token in tokens]
     assert found["text"] == "".join(fields["tokens"])
@@ -76,10 +76,53 @@ def test_a_full_body_agrees_with_itself(seed: int, max_tokens: int) -> None:
     assert [found["text"][a:b] for a, b in itertools.pairwise(starts)] == fields["tokens"]
     assert found["prompt_token_ids"] == PROMPT
     assert len(fields["top_logprobs"]) == len(tokens)
-    for text, logprob, top in zip(fields["tokens"], logprobs, fields["top_logprobs"], strict=True):
-        assert top[text] == logprob
-        assert len(top) in (1, 2)
-        assert max(top.values()) == top[list(top)[-1]]
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 20])
+def test_top_logprobs_have_the_sampled_token_first_and_then_the_k_likeliest(k: int) -> None:
+    sizes = set()
+    (found,) = choices("full", 3, 1, 400, logprobs=k)
+    fields = found["logprobs"]
+    for text, logprob, top in zip(fields["tokens"], fields["token_logprobs"], fields["top_logprobs"], strict=True):
+        first, *others = top.items()
+        assert first == (text, logprob)
+        likelier = [value for _, value in others if value > logprob]
+        assert len(top) == (max(k, 1) if len(likelier) < max(k, 1) else k + 1)  # one more when it is not among the k
+        assert [value for _, value in others] == sorted((value for _, value in others), reverse=True)
+        sizes.add(len(top))
+    assert sizes == {max(k, 1), k + 1} if k else {1}
+
+
+def test_a_stop_ends_a_choice_early_and_every_array_with_it() -> None:
+    (whole,) = choices("full", 5, 1, 40)
+    for at in (0, 19, 20, 39):  # the seam of the two slices is at 20
+        token, text = whole["token_ids"][at], whole["logprobs"]["tokens"][at]
+        (by_id,) = choices("full", 5, 1, 40, stop_token_ids=[token])
+        assert (by_id["finish_reason"], by_id["stop_reason"]) == ("stop", token)
+        assert by_id["text"] == whole["text"][: 4 * at]
+        (by_string,) = choices("full", 5, 1, 40, stop=["never", text[2:]])
+        assert (by_string["finish_reason"], by_string["stop_reason"]) == ("stop", text[2:])
+        assert by_string["text"] == whole["text"][: 4 * at + 2]
+        (included,) = choices("full", 5, 1, 40, stop=text, include_stop_str_in_output=True)
+        assert included["text"] == whole["text"][: 4 * at + 4]
+        for found in (by_id, by_string, included):
+            assert found["token_ids"] == whole["token_ids"][: at + 1]
+            for name, array in found["logprobs"].items():
+                assert array == whole["logprobs"][name][: at + 1]
+    assert choices("full", 5, 1, 40, stop=["never"], stop_token_ids=[]) == [whole]
+
+
+def test_choices_stop_each_for_itself_and_all_their_tokens_are_counted() -> None:
+    first, second = choices("lean", 5, 2, 30)
+    request = CompletionRequest(
+        prompt=PROMPT, n=2, max_tokens=30, return_token_ids=True, stop_token_ids=[first["token_ids"][9]]
+    )
+    found = rendered("lean", request, 5)
+    assert (found.tokens, found.finish_reason) == (10 + 30, "length")
+    both = CompletionRequest(
+        prompt=PROMPT, n=2, max_tokens=30, stop_token_ids=[first["token_ids"][9], second["token_ids"][0]]
+    )
+    assert rendered("lean", both, 5)[1:] == (10 + 1, "stop")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -104,7 +147,8 @@ def test_bytes_a_token_are_those_of_the_profiles_description() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_published_client_reads_the_choices(profile: BodyProfile) -> None:
     body = {"id": "x", "object": "text_completion", "created": 1, "model": "mock"}
-    parsed = Completion.model_validate({**body, "choices": choices(profile, 1, 3, 50)}, strict=True)
+    asked = {"logprobs": 5, "prompt_logprobs": 5}
+    parsed = Completion.model_validate({**body, "choices": choices(profile, 1, 3, 50, **asked)}, strict=True)
     for index, choice in enumerate(parsed.choices):
         assert choice.logprobs is not None
         assert choice.logprobs.token_logprobs == expected(profile, 1, index, 50)[1]
