@@ -200,16 +200,17 @@ def _top_logprobs(corpus: Corpus, k: int) -> Stream:
 
     At rank r the sampled token has its logprob; that of rank j is j/r times as far below 0.
     """
-    quoted = np.array(_quoted_texts(), object)
+    names = np.array([b",%b:" % text for text in _quoted_texts()], object)
     tokens = corpus.pool_tokens
     position = np.arange(len(tokens))
     ranks = np.where(position % _SECOND_EVERY, 1, np.where(position % _UNLIKELY_EVERY, _SECOND, _UNLIKELY))
     logprobs = corpus.pool_logprobs.astype(np.float64)
-    columns = [[b"{%b:%b" % entry for entry in zip(quoted[tokens].tolist(), _json_numbers(logprobs), strict=True)]]
+    own = zip(names[tokens].tolist(), _json_numbers(logprobs), strict=True)
+    columns = [[b"{" + name[1:] + value for name, value in own]]
     for rank in range(1, k + 1):
-        others = quoted[(tokens + rank * _ALTERNATIVE_STEP) % VOCABULARY].tolist()
+        others = names[(tokens + rank * _ALTERNATIVE_STEP) % VOCABULARY].tolist()
         entries = zip(others, _json_numbers(logprobs * rank / ranks), (ranks == rank).tolist(), strict=True)
-        columns.append([b"" if is_sampled else b",%b:%b" % (other, value) for other, value, is_sampled in entries])
+        columns.append([b"" if is_sampled else name + value for name, value, is_sampled in entries])
     columns.append([b"}"] * len(tokens))
     return _stream_of_elements([b"".join(row) for row in zip(*columns, strict=True)])
 

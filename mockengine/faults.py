@@ -42,70 +42,130 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True)
 class Kind:
-    """defaults: the kind's own parameters. duty: what a correct server must make of it, as the documentation has it."""
+    """effect: what happens. duty: what a correct server must make of it. defaults: the kind's own parameters.
+
+    The table of docs/engine.md says the same.
+    """
 
     moment: Moment
     outcome: Outcome
+    effect: str
     duty: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     needs_choices: int = 1
 
 
-_REFUSED = "Was not executed: send it again after the Retry-After, a bounded number of times; then fail the future."
-_UNSURE = "May have been executed: fail the future with the status in its sentence."
-_NO_ANSWER = "Fail the future with a sentence; close the connection."
+_REFUSED = "It was not executed: send it again after the Retry-After, a bounded number of times; then fail the future."
+_UNSURE = "It may have been executed: fail the future, with the status in the sentence."
+_BROKEN = "Fail the future with a sentence; close the connection."
 _UNUSABLE = "Fail the future with a sentence that says what is wrong with the answer."
-_AS_SENT = "Deliver it: the logprob becomes NaN or infinite at that position, the others stay what they are."
-_PATIENCE = "Wait, as long as the time-out of the engine's requests allows; then deliver."
+_AS_SENT = "Deliver it: NaN or an infinity at these positions, the other logprobs as they are."
+_PATIENCE = "Wait as long as the time-out of its requests allows, then deliver."
+_HTML = {"html": False}
+_REFUSAL = {"html": False, "retry_after": 1.0}
 
 KINDS: dict[str, Kind] = {
-    "http_400": Kind(Moment.ARRIVAL, Outcome.FAILED, "Fail the future with the engine's message.", {"html": False}),
-    "http_408": Kind(Moment.ANSWER, Outcome.FAILED, _UNSURE, {"html": False}),
-    "http_429": Kind(Moment.ARRIVAL, Outcome.RETRIED, _REFUSED, {"html": False, "retry_after": 1.0}),
-    "http_500": Kind(Moment.ANSWER, Outcome.FAILED, _UNSURE, {"html": False}),
-    "http_502": Kind(Moment.ANSWER, Outcome.FAILED, _UNSURE, {"html": False}),
-    "http_503": Kind(Moment.ARRIVAL, Outcome.RETRIED, _REFUSED, {"html": False, "retry_after": 1.0}),
-    "html_200": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE),
-    "empty_200": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE),
-    "truncated_json": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE),
-    "wrong_content_length": Kind(Moment.ANSWER, Outcome.FAILED, _NO_ANSWER, {"by": 10}),
-    "reset_before_headers": Kind(Moment.ANSWER, Outcome.FAILED, _NO_ANSWER),
-    "reset_in_headers": Kind(Moment.ANSWER, Outcome.FAILED, _NO_ANSWER),
-    "reset_in_body": Kind(Moment.ANSWER, Outcome.FAILED, _NO_ANSWER),
-    "stall_before_first_byte": Kind(Moment.ANSWER, Outcome.DELIVERED, _PATIENCE, {"seconds": 30.0}),
-    "stall_in_body": Kind(Moment.ANSWER, Outcome.DELIVERED, _PATIENCE, {"seconds": 30.0}),
-    "slow_drip": Kind(Moment.ANSWER, Outcome.DELIVERED, _PATIENCE, {"bytes_per_s": 10_000}),
+    "http_400": Kind(
+        Moment.ARRIVAL,
+        Outcome.FAILED,
+        "400 with vLLM's error, or a router's HTML page.",
+        "Fail the future with the engine's message.",
+        _HTML,
+    ),
+    "http_408": Kind(Moment.ANSWER, Outcome.FAILED, "408, the same.", _UNSURE, _HTML),
+    "http_429": Kind(Moment.ARRIVAL, Outcome.RETRIED, "429 with Retry-After.", _REFUSED, _REFUSAL),
+    "http_500": Kind(Moment.ANSWER, Outcome.FAILED, "500.", _UNSURE, _HTML),
+    "http_502": Kind(Moment.ANSWER, Outcome.FAILED, "502.", _UNSURE, _HTML),
+    "http_503": Kind(Moment.ARRIVAL, Outcome.RETRIED, "503 with Retry-After.", _REFUSED, _REFUSAL),
+    "html_200": Kind(Moment.ANSWER, Outcome.FAILED, "A router's HTML page with status 200.", _UNUSABLE),
+    "empty_200": Kind(Moment.ANSWER, Outcome.FAILED, "200 with an empty body.", _UNUSABLE),
+    "truncated_json": Kind(
+        Moment.ANSWER, Outcome.FAILED, "Half of the JSON, and a Content-Length that agrees with it.", _UNUSABLE
+    ),
+    "wrong_content_length": Kind(
+        Moment.ANSWER,
+        Outcome.FAILED,
+        "The Content-Length is `by` too large, and the connection is closed after the body.",
+        _BROKEN,
+        {"by": 10},
+    ),
+    "reset_before_headers": Kind(
+        Moment.ANSWER,
+        Outcome.FAILED,
+        "The connection is reset in place of an answer.",
+        "Fail the future. Only when it comes at once and on a connection that was used before, it can't be told from "
+        "`close_on_reuse`: send it again once.",
+    ),
+    "reset_in_headers": Kind(Moment.ANSWER, Outcome.FAILED, "The same within the headers.", _BROKEN),
+    "reset_in_body": Kind(Moment.ANSWER, Outcome.FAILED, "The same within the body.", _BROKEN),
+    "stall_before_first_byte": Kind(
+        Moment.ANSWER, Outcome.DELIVERED, "Nothing for `seconds`, then the answer.", _PATIENCE, {"seconds": 30.0}
+    ),
+    "stall_in_body": Kind(
+        Moment.ANSWER, Outcome.DELIVERED, "Half of the body, the rest after `seconds`.", _PATIENCE, {"seconds": 30.0}
+    ),
+    "slow_drip": Kind(
+        Moment.ANSWER,
+        Outcome.DELIVERED,
+        "The body in small pieces, `bytes_per_s` altogether.",
+        _PATIENCE,
+        {"bytes_per_s": 10_000},
+    ),
     "idle_close": Kind(
-        Moment.ANSWER, Outcome.DELIVERED, "Notice the close and open another connection.", {"seconds": 5.0}
+        Moment.ANSWER,
+        Outcome.DELIVERED,
+        "The keep-alive connection is closed once it was idle for `seconds` after the answer.",
+        "Notice the close, and open another connection for the next request.",
+        {"seconds": 5.0},
     ),
     "close_on_reuse": Kind(
         Moment.ANSWER,
         Outcome.RETRIED,
-        "The next request on this connection gets no byte: send that one again on a new connection.",
+        "The keep-alive connection is closed exactly when the next request comes on it.",
+        "Send that next request again, once, on a new connection.",
     ),
-    "null_logprobs": Kind(Moment.ANSWER, Outcome.ALTERED, _AS_SENT),
-    "nan_logprobs": Kind(Moment.ANSWER, Outcome.ALTERED, _AS_SENT),
-    "infinite_logprobs": Kind(Moment.ANSWER, Outcome.ALTERED, _AS_SENT),
-    "missing_logprobs": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE),
-    "empty_logprobs": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE),
-    "token_count": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE, {"by": -1}),
-    "duplicate_choice": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE),
+    "null_logprobs": Kind(Moment.ANSWER, Outcome.ALTERED, "null at two places of token_logprobs.", _AS_SENT),
+    "nan_logprobs": Kind(Moment.ANSWER, Outcome.ALTERED, "The literal NaN at two places.", _AS_SENT),
+    "infinite_logprobs": Kind(Moment.ANSWER, Outcome.ALTERED, "The literal -Infinity at two places.", _AS_SENT),
+    "missing_logprobs": Kind(Moment.ANSWER, Outcome.FAILED, "logprobs is null though they were asked for.", _UNUSABLE),
+    "empty_logprobs": Kind(Moment.ANSWER, Outcome.FAILED, "The arrays within logprobs are empty.", _UNUSABLE),
+    "token_count": Kind(
+        Moment.ANSWER,
+        Outcome.FAILED,
+        "`by` tokens more or fewer than max_tokens, with finish_reason length.",
+        _UNUSABLE,
+        {"by": -1},
+    ),
+    "duplicate_choice": Kind(Moment.ANSWER, Outcome.FAILED, "The first choice comes twice.", _UNUSABLE),
     "reordered_choices": Kind(
-        Moment.ANSWER, Outcome.DELIVERED, "Put the choices in the order of their index.", needs_choices=2
+        Moment.ANSWER,
+        Outcome.DELIVERED,
+        "The choices in the reverse order; strikes only where there are several.",
+        "Put them in the order of their index.",
+        needs_choices=2,
     ),
-    "finish_reason": Kind(Moment.ANSWER, Outcome.FAILED, _UNUSABLE, {"value": "abort"}),
+    "finish_reason": Kind(
+        Moment.ANSWER, Outcome.FAILED, "The first choice's finish_reason is `value`.", _UNUSABLE, {"value": "abort"}
+    ),
     "duplicate_response": Kind(
         Moment.ANSWER,
         Outcome.DELIVERED,
-        "Deliver the first; close the connection, for the second is nobody's answer.",
+        "The whole response comes twice.",
+        "Deliver the first; close the connection, for the second answers nobody.",
     ),
     "restart": Kind(
-        Moment.ARRIVAL, Outcome.FAILED, "Fail what was under way; connect again once it is back.", {"seconds": 1.0}
+        Moment.ARRIVAL,
+        Outcome.FAILED,
+        "The process dies and is back after `seconds`, or as soon as it can. It keeps its counts of faults and of "
+        "finished requests.",
+        "Fail what was under way; what could not connect was not executed: try again until it is back, within a deadline.",
+        {"seconds": 1.0},
     ),
     "port_closed": Kind(
         Moment.ARRIVAL,
         Outcome.DELIVERED,
-        "A refused connection was not executed: try again until it is back, within a deadline.",
+        "New connections are refused for `seconds`; those that exist go on, and so does the request that met it.",
+        "A refused connection was not executed: try again until the port is back, within a deadline.",
         {"seconds": 1.0},
     ),
 }
