@@ -158,7 +158,7 @@ KINDS: dict[str, Kind] = {
         Outcome.FAILED,
         "The process dies and is back after `seconds`, or as soon as it can. It keeps its counts of faults and of "
         "finished requests.",
-        "Fail what was under way; what could not connect was not executed: try again until it is back, within a deadline.",
+        "Fail what was under way. What could not connect was not executed: try again, within a deadline.",
         {"seconds": 1.0},
     ),
     "port_closed": Kind(

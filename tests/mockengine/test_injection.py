@@ -292,7 +292,7 @@ def can_connect(engine: RunningEngine) -> bool:
 
 
 def test_restart_ends_all_requests_and_comes_back_where_its_faults_were() -> None:
-    faults = ["restart:every=3,first=1,seconds=1s", "http_400:every=2"]
+    faults = ["restart:every=3,first=1,seconds=2s", "http_400:every=2"]
     with running(body_profile="lean", service_time="fixed:0s", fault=faults) as engine:
         pid = engine.pid
         assert choices(exchange(engine))
@@ -302,7 +302,7 @@ def test_restart_ends_all_requests_and_comes_back_where_its_faults_were() -> Non
                 send(connection)
                 assert receive(connection).data == b""
             assert idle.recv(1) == b""
-        assert not can_connect(engine)
+        wait_for(lambda: not can_connect(engine))
         wait_for(lambda: can_connect(engine))
         assert engine.injected() == {"http_400": 1, "restart": 1}
         assert exchange(engine).status == 400  # the fourth request, as if nothing had been
