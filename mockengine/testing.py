@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import IO, Any
 
 _READY = "mockengine ready on "
 _PATIENCE_S = 30.0
+_ASK_AGAIN_S = 0.02
 
 
 class EngineError(Exception):
@@ -86,13 +88,19 @@ class RunningEngine:
     def _ask(self, method: str, path: str, document: object = None) -> str:
         body = None if document is None else json.dumps(document).encode()
         request = urllib.request.Request(self.url + path, body, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
-                text: str = answer.read().decode()
-                return text
-        except urllib.error.HTTPError as error:
-            with error:
-                raise EngineError(json.loads(error.read())["error"]) from None
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
+                    text: str = answer.read().decode()
+                    return text
+            except urllib.error.HTTPError as error:
+                with error:
+                    raise EngineError(json.loads(error.read())["error"]) from None
+            except urllib.error.URLError:  # a fault may have closed its port, for a while
+                if time.monotonic() > deadline_s or self._process.poll() is not None:
+                    raise
+                time.sleep(_ASK_AGAIN_S)
 
 
 @contextmanager

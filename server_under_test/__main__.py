@@ -68,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
         ("--retrieved-ttl", 300.0, "how long a result is kept after its last complete delivery"),
         ("--completed-ttl", 600.0, "how long a result is kept that nobody has fetched"),
         ("--pending-ttl", 3600.0, "how long the engine may take before the future fails"),
+        ("--engine-timeout", 3600.0, "how long a request to the engine may take, with all attempts"),
+        ("--engine-connect-deadline", 30.0, "how long to try to connect to an engine that is away"),
         ("--sweep-interval", 1.0, "how often expired futures are dropped"),
     ):
         parser.add_argument(option, type=_duration, default=default, metavar="TIME", help=f"{text}, such as 300s")
@@ -93,8 +95,9 @@ def _mistake(options: argparse.Namespace) -> str | None:
     for name in ("engine_connections", "max_outstanding"):
         if getattr(options, name) < 1:
             return f"--{name.replace('_', '-')} should be at least 1, found {getattr(options, name)}."
-    if options.sweep_interval == 0:
-        return "--sweep-interval should be longer than 0 s."
+    for name in ("sweep_interval", "engine_timeout"):
+        if getattr(options, name) == 0:
+            return f"--{name.replace('_', '-')} should be longer than 0 s."
     return None
 
 
@@ -128,7 +131,7 @@ async def _serve(options: argparse.Namespace) -> None:
         sweep_interval_s=options.sweep_interval,
         api_key=os.environ.get(API_KEY_VARIABLE),
     )
-    engine = EngineClient(options.engine)
+    engine = EngineClient(options.engine, options.engine_timeout, options.engine_connect_deadline)
     server = Server(server_options, engine, boot=secrets.token_hex(8))
     # handler_cancellation: a client that goes away ends its poll, which is then neither held nor answered.
     runner = web.AppRunner(

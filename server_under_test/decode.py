@@ -63,6 +63,10 @@ def _sequence(choice: Choice, max_tokens: int | None) -> SampledSequence:
     count = len(choice.token_ids)
     if max_tokens is not None and count > max_tokens:
         raise BadBodyError(f"The engine sent {count} tokens where {max_tokens} were asked for.")
+    if max_tokens is not None and count < max_tokens and choice.finish_reason == "length":
+        raise BadBodyError(
+            f"The engine sent {count} tokens and says that {max_tokens}, the length asked for, are full."
+        )
     if len(choice.logprobs) != count:
         raise BadBodyError(f"The engine sent {count} tokens but {len(choice.logprobs)} logprobs.")
     if not isinstance(choice.finish_reason, str) or choice.finish_reason not in _STOP_REASONS:

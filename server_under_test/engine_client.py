@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import email.utils
+import time
 from collections.abc import Callable
 from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from server_under_test.http_answer import AnswerReader, BadAnswerError, Body, Buffers
+from server_under_test.retries import Reason, Retries
 
 T = TypeVar("T")
 
 COMPLETIONS = "/v1/completions"
 CONNECT_TIMEOUT_S = 30.0
+# A keep-alive connection that the engine closes for being idle, just as it is used again, ends well within this. Later,
+# the engine may have been at work on the request.
+KEEP_ALIVE_RACE_S = 1.0
+_REFUSALS = (429, 503)
 
 
 class EngineError(Exception):
     """The engine gave no usable answer; the text is a sentence."""
 
 
-class EngineClient:
-    """One engine. As many requests are under way at once as there are callers; each has a connection to itself."""
+class _NotExecutedError(EngineError):
+    """The request may be sent again, after retry_after_s if the engine said so."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, sentence: str, reason: Reason, retry_after_s: float | None = None) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+class EngineClient:
+    """One engine. As many requests are under way at once as there are callers; each has a connection to itself.
+
+    timeout_s: for a whole request, attempts and pauses included. connect_deadline_s: how long to try to connect.
+    retries: requests that were sent again, by why.
+    """
+
+    def __init__(self, url: str, timeout_s: float = 3600.0, connect_deadline_s: float = 30.0) -> None:
+        self._timeout_s = timeout_s
+        self._connect_deadline_s = connect_deadline_s
+        self.retries = dict.fromkeys(Reason, 0)
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port or 80
         self._head = (
@@ -37,6 +60,22 @@ class EngineClient:
 
         Raises EngineError unless the engine answers 200 with JSON, and what decode raises.
         """
+        retries = Retries(self._connect_deadline_s)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while True:
+                    try:
+                        return await self._attempt(body, decode)
+                    except _NotExecutedError as error:
+                        pause_s = retries.pause_s(error.reason, error.retry_after_s, time.monotonic())
+                        if pause_s is None:
+                            raise
+                        self.retries[error.reason] += 1
+                    await asyncio.sleep(pause_s)
+        except TimeoutError as error:
+            raise EngineError(f"The engine gave no result within {self._timeout_s:g} s.") from error
+
+    async def _attempt(self, body: bytes, decode: Callable[[Body], T]) -> T:
         connection = await self._connection()
         try:
             answer = await connection.request(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
@@ -44,12 +83,15 @@ class EngineClient:
             connection.close()
             raise
         try:
-            if answer.keep_alive:
+            if answer.keep_alive and connection.has_sent_everything:
                 self._idle.append(connection)
             else:
                 connection.close()
             if answer.status != 200:
-                raise EngineError(f"The engine answered {answer.status}: {_beginning(answer.body)}")
+                sentence = f"The engine answered {answer.status}: {_beginning(answer.body)}"
+                if answer.status in _REFUSALS:
+                    raise _NotExecutedError(sentence, Reason.REFUSED, _seconds(answer.retry_after))
+                raise EngineError(sentence)
             if "json" not in answer.content_type:
                 content_type = answer.content_type or "no content type"
                 raise EngineError(f"The engine answered 200 with {content_type}: {_beginning(answer.body)}")
@@ -67,9 +109,11 @@ class EngineClient:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 _, protocol = await loop.create_connection(lambda: _Connection(self._buffers), self._host, self._port)
         except TimeoutError as error:
-            raise EngineError(f"The engine did not accept a connection within {CONNECT_TIMEOUT_S:.0f} s.") from error
+            sentence = f"The engine did not accept a connection within {CONNECT_TIMEOUT_S:.0f} s."
+            raise _NotExecutedError(sentence, Reason.CONNECT) from error
         except OSError as error:
-            raise EngineError(f"The engine can't be reached: {error.strerror or error}.") from error
+            sentence = f"The engine can't be reached: {error.strerror or error}."
+            raise _NotExecutedError(sentence, Reason.CONNECT) from error
         return protocol
 
     def close(self) -> None:
@@ -86,27 +130,42 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._reader: AnswerReader | None = None
         self._done: asyncio.Future[AnswerReader] | None = None
+        self._used_before = False
+        self._sent_s = 0.0
         self.usable = True
+
+    @property
+    def has_sent_everything(self) -> bool:
+        """An answer may come before the request has gone; the rest of it would be taken for the next one."""
+        return self._transport is not None and self._transport.get_write_buffer_size() == 0
 
     async def request(self, request: bytes) -> AnswerReader:
         """The complete answer; the caller releases it. Raises EngineError."""
         assert self._transport is not None
-        self._done = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[AnswerReader] = asyncio.get_running_loop().create_future()
+        self._done = done
+        self._sent_s = time.monotonic()
         self._transport.write(request)
         try:
-            return await self._done
+            answer = await done
+        except asyncio.CancelledError:
+            if done.done() and not done.cancelled() and done.exception() is None:
+                done.result().release()  # it came at the very moment at which nobody wanted it any more
+            raise
         finally:
             self._done = None
+        self._used_before = True
+        return answer
 
     def close(self) -> None:
         self.usable = False
         if self._transport is not None:
             self._transport.close()
 
-    def _fail(self, sentence: str) -> None:
+    def _fail(self, error: EngineError) -> None:
         self.close()
         if self._done is not None and not self._done.done():
-            self._done.set_exception(EngineError(sentence))
+            self._done.set_exception(error)
 
     # What the event loop calls
 
@@ -122,13 +181,13 @@ class _Connection(asyncio.BufferedProtocol):
         assert self._reader is not None
         if self._done is None or self._done.done():
             self._drop_reader()
-            self._fail("The engine sent bytes that nobody had asked for.")
+            self._fail(EngineError("The engine sent bytes that nobody had asked for."))
             return
         try:
             self._reader.received(nbytes)
         except BadAnswerError as error:
             self._drop_reader()
-            self._fail(f"The engine's answer can't be read. {error}")
+            self._fail(EngineError(f"The engine's answer can't be read. {error}"))
             return
         if self._reader.complete:
             self._hand_over()
@@ -147,9 +206,13 @@ class _Connection(asyncio.BufferedProtocol):
             begun = self._reader.begun
             self._drop_reader()
             if begun:
-                self._fail("The engine's answer broke off in the middle.")
+                self._fail(EngineError("The engine's answer broke off in the middle."))
                 return
-        self._fail("The engine closed the connection without an answer.")
+        sentence = "The engine closed the connection without an answer."
+        if self._used_before and time.monotonic() - self._sent_s < KEEP_ALIVE_RACE_S:
+            self._fail(_NotExecutedError(sentence, Reason.KEEP_ALIVE))
+        else:
+            self._fail(EngineError(sentence))
 
     def _hand_over(self) -> None:
         reader, self._reader = self._reader, None
@@ -163,6 +226,17 @@ class _Connection(asyncio.BufferedProtocol):
         if self._reader is not None:
             self._reader.release()
             self._reader = None
+
+
+def _seconds(retry_after: str) -> float | None:
+    """A Retry-After, which is a number of seconds or a date (RFC 9110, 10.2.3); None for none, or for neither."""
+    if retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        then = email.utils.parsedate_to_datetime(retry_after).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, then - time.time())
 
 
 def _beginning(body: Body) -> str:

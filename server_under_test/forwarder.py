@@ -7,11 +7,12 @@ import functools
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from server_under_test.decode import BadBodyError, sample_response
 from server_under_test.engine_client import EngineClient, EngineError
+from server_under_test.retries import Reason
 from server_under_test.store import Failure, Future, FutureStore
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,11 @@ class Forwarder:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def retries(self) -> Mapping[Reason, int]:
+        """Requests that were sent to the engine again, by why."""
+        return self._engine.retries
 
     @property
     def running(self) -> int:

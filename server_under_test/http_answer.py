@@ -15,6 +15,10 @@ import httptools
 BUFFER_BYTES = 256 * 1024
 SPARE_BUFFERS = 64
 MAX_HEAD_BYTES = 64 * 1024
+# The longest answers of use here (131,072 tokens, ten choices, all that can be asked for) have a tenth of this.
+MAX_BODY_BYTES = 1 << 30
+SPARE_BYTES = 256 * 1024 * 1024
+_WITHOUT_A_BODY = (204, 304)  # RFC 9112, 6.3
 
 
 class BadAnswerError(Exception):
@@ -41,28 +45,32 @@ class Buffers:
 
     def __init__(self) -> None:
         self._spare: list[bytearray] = []
+        self._spare_bytes = 0
 
     def take(self, at_least: int = BUFFER_BYTES) -> bytearray:
         """A buffer of ``at_least`` bytes; what is in it is of no meaning."""
         if self._spare and len(self._spare[-1]) >= at_least:
+            self._spare_bytes -= len(self._spare[-1])
             return self._spare.pop()
         return bytearray(max(at_least, BUFFER_BYTES))
 
     def give_back(self, buffer: bytearray) -> None:
-        if len(self._spare) == SPARE_BUFFERS:
-            self._spare.pop(0)
         self._spare.append(buffer)
+        self._spare_bytes += len(buffer)
+        while len(self._spare) > SPARE_BUFFERS or self._spare_bytes > SPARE_BYTES:
+            self._spare_bytes -= len(self._spare.pop(0))
 
 
 class AnswerReader:
     """One answer: ask for ``room``, put bytes there, say how many were ``received``, until it is ``complete``.
 
-    status, content_type and keep_alive hold once it is complete; body is lent until ``release``.
+    status, content_type, retry_after and keep_alive hold once it is complete; body is lent until ``release``.
     """
 
     def __init__(self, buffers: Buffers) -> None:
         self.status = 0
         self.content_type = ""
+        self.retry_after = ""
         self.keep_alive = False
         self.complete = False
         self._buffers = buffers
@@ -83,7 +91,8 @@ class AnswerReader:
     def body(self) -> Body:
         if self._parsed_body is not None:
             return Body(self._parsed_body, 0, len(self._parsed_body))
-        return Body(self._buffer, self._body_start or 0, self._filled)
+        start = self._body_start or 0
+        return Body(self._buffer, start, self._filled if self._length is None else start + self._length)
 
     def room(self) -> memoryview:
         """Where the next bytes go, never empty while the answer is incomplete."""
@@ -96,6 +105,8 @@ class AnswerReader:
             self._look_for_the_body(max(0, self._filled - count - 3))
         elif self._parsed_body is not None:
             self._parse(0)
+            if len(self._parsed_body) > MAX_BODY_BYTES:
+                raise BadAnswerError(f"Its body has more than {MAX_BODY_BYTES} bytes.")
         if self._length is not None and self._body_start is not None:
             missing = self._body_start + self._length - self._filled
             self.complete = missing <= 0
@@ -119,14 +130,31 @@ class AnswerReader:
             if self._filled >= MAX_HEAD_BYTES:
                 raise BadAnswerError(f"The headers do not end within {MAX_HEAD_BYTES} bytes.")
             return
-        self._body_start = end + 4
-        self._feed(memoryview(self._buffer)[: self._body_start])
+        body_start = end + 4
+        self._feed(memoryview(self._buffer)[:body_start])
         self.status = self._parser.get_status_code()
-        if self._chunked or self._length is None:
+        if self.status < 200:
+            self._skip_interim(body_start)
+            return
+        self._body_start = body_start
+        if self.status in _WITHOUT_A_BODY:
+            self._length = 0
+        elif self._chunked or self._length is None:
             self._length, self._parsed_body = None, bytearray()
             self._parse(self._body_start)
+        elif self._length > MAX_BODY_BYTES:
+            raise BadAnswerError(f"It announces {self._length} bytes, and at most {MAX_BODY_BYTES} are read.")
         elif len(self._buffer) < self._body_start + self._length:
             self._move_to(self._buffers.take(self._body_start + self._length))
+
+    def _skip_interim(self, end: int) -> None:
+        """An answer such as 100 Continue comes before the one that counts."""
+        self._filled -= end
+        self._buffer[: self._filled] = self._buffer[end : end + self._filled]
+        self._length, self._chunked = None, False
+        self._parser = httptools.HttpResponseParser(self)
+        if self._filled:
+            self._look_for_the_body(0)
 
     def _move_to(self, larger: bytearray) -> None:
         larger[: self._filled] = memoryview(self._buffer)[: self._filled]
@@ -142,6 +170,8 @@ class AnswerReader:
     def _feed(self, data: memoryview) -> None:
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            raise BadAnswerError("It switches to another protocol, which nobody asked for.") from error
         except httptools.HttpParserError as error:
             raise BadAnswerError(f"It is not HTTP: {error}.") from error
 
@@ -153,6 +183,8 @@ class AnswerReader:
                 self._length = int(value)  # digits, or the parser would have refused it
             case b"content-type":
                 self.content_type = value.decode("latin-1")
+            case b"retry-after":
+                self.retry_after = value.decode("latin-1")
             case b"transfer-encoding":
                 self._chunked = True
 

@@ -64,3 +64,9 @@ class _State(Collector):
         ends.add_metric(["ready"], store.ready)
         ends.add_metric(["failed"], store.failed)
         yield ends
+        retries = CounterMetricFamily(
+            "server_engine_retries", "Requests sent to the engine again, by why.", labels=["reason"]
+        )
+        for reason, count in forwarder.retries.items():
+            retries.add_metric([reason], count)
+        yield retries

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_under_test.http_answer import BUFFER_BYTES, AnswerReader, BadAnswerError, Buffers
+from server_under_test.http_answer import BUFFER_BYTES, MAX_BODY_BYTES, AnswerReader, BadAnswerError, Buffers
 
 
 def feed(reader: AnswerReader, data: bytes, cuts: list[int]) -> int:
@@ -98,12 +98,33 @@ def test_an_answer_that_breaks_off_is_never_complete(data: bytes) -> None:
     assert reader.begun == bool(data)
 
 
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("length", ["", "Content-Length: 5\r\n"])
+def test_an_answer_that_has_no_body_by_its_status_ends_with_its_head(status: int, length: str) -> None:
+    reader = AnswerReader(Buffers())
+    data = f"HTTP/1.1 {status} None\r\n{length}\r\n".encode()
+    assert feed(reader, data, []) == len(data)
+    assert reader.complete
+    assert (reader.status, body_of(reader), reader.keep_alive) == (status, b"", True)
+
+
+@given(st.lists(st.sampled_from([100, 102, 103]), max_size=3), st.lists(st.integers(0, 400), max_size=8))
+def test_interim_answers_are_skipped(interim: list[int], cuts: list[int]) -> None:
+    data = b"".join(b"HTTP/1.1 %d Wait\r\nLink: </x>\r\n\r\n" % status for status in interim)
+    data += b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nlate"
+    reader = AnswerReader(Buffers())
+    assert feed(reader, data, sorted(cuts)) == len(data)
+    assert reader.complete
+    assert (reader.status, body_of(reader), reader.retry_after, reader.keep_alive) == (429, b"late", "7", True)
+
+
 def test_more_than_was_announced_makes_the_connection_unusable() -> None:
     reader = AnswerReader(Buffers())
     data = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP"
     reader.room()[: len(data)] = data
     reader.received(len(data))
     assert reader.complete
+    assert body_of(reader) == b"ok"
     assert not reader.keep_alive
 
 
@@ -114,6 +135,10 @@ def test_more_than_was_announced_makes_the_connection_unusable() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000,
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1),
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % 10**30,
     ],
 )
 def test_what_is_no_http_is_said_to_be_none(data: bytes) -> None:
@@ -133,3 +158,13 @@ def test_memory_is_used_again_and_large_bodies_get_more_of_it() -> None:
         memory.add(id(reader.body.buffer))
         reader.release()
     assert len(memory) == 1
+
+
+def test_memory_that_is_kept_for_later_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server_under_test.http_answer.SPARE_BYTES", 4 * BUFFER_BYTES)
+    buffers = Buffers()
+    large, small = buffers.take(3 * BUFFER_BYTES), [buffers.take() for _ in range(2)]
+    for buffer in (large, *small):
+        buffers.give_back(buffer)
+    assert [id(buffers.take()) for _ in small] == [id(buffer) for buffer in reversed(small)]
+    assert buffers.take() is not large  # the oldest went first

@@ -17,81 +17,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from server_under_test.proto import SampleResponse
+from tests.server_under_test.client import JSON, Client, sample_request, server
 from tests.server_under_test.stub_engine import StubEngine, drop_connection, right, send, stub_engine
 from tests.waiting import wait_for
-
-PROTOBUF = "application/x-protobuf"
-JSON = "application/json"
-
-
-class Client:
-    """One server, spoken to over a new connection for each call."""
-
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
-        self.process = process
-        self.port = port
-
-    def call(self, path: str, document: object = None, method: str = "POST", **headers: str) -> tuple[int, str, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        names = {name.replace("_", "-"): value for name, value in headers.items()}
-        body = document if isinstance(document, bytes) else json.dumps(document)
-        connection.request(method, path, None if document is None else body, names)
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, answer.getheader("Content-Type") or "", content
-
-    def post(self, name: str, document: object, accept: str = JSON) -> tuple[int, Any]:
-        status, content_type, body = self.call(f"/api/v1/{name}", document, Accept=accept)
-        if PROTOBUF in content_type:
-            return status, SampleResponse.FromString(body)
-        return status, json.loads(body) if body else None
-
-    def metrics(self) -> dict[str, float]:
-        _, _, text = self.call("/metrics", method="GET")
-        return {
-            sample.name + str(sample.labels.get("end", "")): sample.value
-            for family in text_string_to_metric_families(text.decode())
-            for sample in family.samples
-        }
-
-    def submit(self, **changes: Any) -> str:
-        status, answer = self.post("asample", sample_request(**changes))
-        assert status == 200, answer
-        request_id: str = answer["request_id"]
-        return request_id
-
-    def retrieve(self, request_id: str, accept: str = PROTOBUF) -> tuple[int, Any]:
-        return self.post("retrieve_future", {"request_id": request_id, "allow_metadata_only": True}, accept)
-
-
-def sample_request(**changes: Any) -> dict[str, Any]:
-    plain = {
-        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [5, 6]}]},
-        "sampling_params": {"max_tokens": 3, "seed": 9},
-        "base_model": "m",
-    }
-    return {**plain, **changes}
-
-
-@contextmanager
-def server(engine_url: str, *args: str, **environment: str) -> Iterator[Client]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "server_under_test", "--port", str(port), "--engine", engine_url, *args]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment or None
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"server_under_test ready on http://127.0.0.1:{port}\n"
-        try:
-            yield Client(process, port)
-        finally:
-            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -200,15 +130,15 @@ def broken_body(handler: BaseHTTPRequestHandler, document: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (lambda h, d: send(h, 503, b"restarting"), "The engine answered 503: restarting"),
-        (lambda h, d: send(h, 429, b""), "The engine answered 429: an empty body."),
+        (lambda h, d: send(h, 500, b"restarting"), "The engine answered 500: restarting"),
+        (lambda h, d: send(h, 408, b""), "The engine answered 408: an empty body."),
         (lambda h, d: send(h, 200, b"<html>hi</html>", "text/html"), "answered 200 with text/html: <html>hi</html>"),
         (lambda h, d: send(h, 200, b""), "not JSON"),
         (lambda h, d: send(h, 200, b'{"choices": []}'), "found: none"),
         (broken_body, "broke off in the middle"),
         (lambda h, d: drop_connection(h), "closed the connection without an answer"),
     ],
-    ids=["503", "429", "HTML", "empty", "no choices", "cut off", "closed"],
+    ids=["500", "408", "HTML", "empty", "no choices", "cut off", "closed"],
 )
 def test_an_engine_that_fails_makes_a_failed_future_with_a_sentence(answer: Any, sentence: str) -> None:
     with stub_engine(answer) as engine, server(engine.url) as client:
@@ -223,7 +153,7 @@ def test_an_engine_that_fails_makes_a_failed_future_with_a_sentence(answer: Any,
 
 
 def test_an_engine_that_is_not_there_makes_a_failed_future() -> None:
-    with server("http://127.0.0.1:9") as client:
+    with server("http://127.0.0.1:9", "--engine-connect-deadline", "1s") as client:
         assert "can't be reached" in client.retrieve(client.submit())[1]["error"]
 
 
