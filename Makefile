@@ -19,7 +19,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUT
 	--service-time '$(SERVICE_TIME)' --body-profile $(BODY_PROFILE) --poll-preset $(POLL_PRESET) \
 	--retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
 
-.PHONY: soak web test check format lock proto clean
+.PHONY: soak soak-faults web test bench-engine check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -43,6 +43,10 @@ soak: $(VENV)/runtime
 
 web: $(VENV)/runtime
 	$(BIN)/locust -f locustfiles/soak.py --web-host 127.0.0.1 --web-port 8089 $(WORKLOAD)
+
+# 20,000 futures with a mix of faults, every one accounted for.
+soak-faults: $(VENV)/dev
+	$(BIN)/python -m pytest -m soak
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest

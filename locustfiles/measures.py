@@ -23,6 +23,10 @@ from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
 HIGHEST_US = 24 * 3600 * 1_000_000
 LATENCIES = ("submit", "first_poll", "poll", "future")
 
+# Names of errors may hold words of the server's, which need not be few.
+MAX_ERROR_CLASSES = 100
+OTHER_ERRORS = "other errors"
+
 LAG_INTERVAL_S = 0.05
 SHORTEST_S = 2.0
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes everywhere but on macOS
@@ -72,15 +76,21 @@ class Measures:
     def re_poll(self, cause: Cause) -> None:
         self._re_polls[cause] += 1
 
-    def error(self, name: str, example: str) -> None:
-        """Count an error of class ``name``; the first example is kept."""
+    def error(self, name: str, example: str) -> str:
+        """Count an error of class ``name``; the first example is kept. Names beyond MAX_ERROR_CLASSES share one.
+
+        Returns the name under which it was counted.
+        """
+        if len(self._errors) >= MAX_ERROR_CLASSES and name not in self._errors:
+            name = OTHER_ERRORS
         count, first = self._errors.get(name, (0, example))
         self._errors[name] = (count + 1, first)
+        return name
 
     def poll_error(self, name: str, example: str) -> None:
         """An error of a poll, whether or not the future survives it."""
+        name = self.error(name, example)
         self._poll_errors[name] = self._poll_errors.get(name, 0) + 1
-        self.error(name, example)
 
     def poll_counts(self) -> PollCounts:
         return PollCounts(

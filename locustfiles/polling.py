@@ -8,6 +8,7 @@ take and in whether a poll that took too long is followed by a pause.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -103,6 +104,19 @@ class GiveUp:
 Step = PollAgain | Resubmit | Deliver | GiveUp
 
 
+_DETAILS = re.compile(r": | \(|\. |\.$")
+_FIGURE = re.compile(r"\d+")
+_STATUS = re.compile(r"[45]\d\d")
+_LONGEST_CLASS = 80
+
+
+def failure_class(message: str) -> str:
+    """A name for failures of one kind: the server's message up to its details, without figures but HTTP statuses."""
+    beginning = _DETAILS.split(message, maxsplit=1)[0].strip()
+    name = _FIGURE.sub(lambda figure: figure[0] if _STATUS.fullmatch(figure[0]) else "#", beginning)
+    return f"future failed: {name[:_LONGEST_CLASS]}" if name else "future failed"
+
+
 def next_step(preset: Preset, state: PollState, seen: Seen) -> Step:
     """What the client does after a poll that came to ``seen``."""
     match seen.kind:
@@ -115,7 +129,7 @@ def next_step(preset: Preset, state: PollState, seen: Seen) -> Step:
         case Kind.METADATA:
             return GiveUp("failed", "poll: metadata twice")
         case Kind.FAILURE:
-            return GiveUp("failed", "future failed")
+            return GiveUp("failed", failure_class(seen.detail))
         case Kind.NOT_A_RESULT:
             return GiveUp("failed", "poll: not a result")
         case Kind.TIMED_OUT if not preset.pause_after_timeout:

@@ -149,6 +149,7 @@ async def _serve(options: argparse.Namespace) -> None:
         await stop.wait()
     finally:
         background.cancel()
+        print(f"server_under_test: {server.summary()}", file=sys.stderr)
         await server.stop()
         engine.close()
         await runner.cleanup()

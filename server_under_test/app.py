@@ -101,6 +101,13 @@ class Server:
     async def stop(self) -> None:
         await self._forwarder.stop()
 
+    def summary(self) -> str:
+        """What became of all futures, and how often the engine had to be asked again, as sentences."""
+        store = self._store
+        retries = ", ".join(f"{count} {reason}" for reason, count in self._forwarder.retries.items() if count)
+        again = f" Requests sent to the engine again: {retries}." if retries else ""
+        return f"{store.ready} futures got ready, {store.failed} failed, {store.outstanding} had not ended.{again}"
+
     # Sessions
 
     async def _client_config(self, _: web.Request) -> web.Response:

@@ -148,7 +148,7 @@ def test_polls_that_are_not_final_are_followed_by_another(
     [
         (as_json(404, detail="who?"), "lost", "poll 404"),
         (as_json(401, detail="no"), "failed", "poll 401"),
-        (as_json(200, error="the engine broke", category="server"), "failed", "future failed"),
+        (as_json(200, error="the engine broke", category="server"), "failed", "future failed: the engine broke"),
         (as_json(200, sequences=[]), "failed", "poll: not a result"),
         ((200, "text/html", b"<html>"), "failed", "poll: not a result"),
         ((200, "application/x-protobuf", b"\xff"), "failed", "result: corrupted"),

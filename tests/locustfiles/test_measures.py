@@ -9,7 +9,15 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locustfiles.measures import LATENCIES, Measures, WorkerReport, merged_histograms, total
+from locustfiles.measures import (
+    LATENCIES,
+    MAX_ERROR_CLASSES,
+    OTHER_ERRORS,
+    Measures,
+    WorkerReport,
+    merged_histograms,
+    total,
+)
 from reports.schema import FutureCounts, WorkerUse
 
 
@@ -96,3 +104,12 @@ def test_the_first_example_of_an_error_is_kept() -> None:
         measures.error("submit 503", f"answer {number}")
     [error] = report(measures, 0, FutureCounts()).errors
     assert (error.name, error.count, error.example) == ("submit 503", 3, "answer 0")
+
+
+def test_names_of_errors_are_few_whatever_a_server_says() -> None:
+    measures = Measures()
+    for number in range(MAX_ERROR_CLASSES + 50):
+        measures.poll_error(f"future failed: {number:x}", "example")
+    errors = {error.name: error.count for error in report(measures, 0, FutureCounts()).errors}
+    assert len(errors) == MAX_ERROR_CLASSES + 1
+    assert errors[OTHER_ERRORS] == 50

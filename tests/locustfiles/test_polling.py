@@ -16,6 +16,7 @@ from locustfiles.polling import (
     Preset,
     Resubmit,
     Seen,
+    failure_class,
     next_step,
 )
 
@@ -34,6 +35,7 @@ def status(code: int) -> Seen:
         (Seen(Kind.TRY_AGAIN, 200), PollAgain(FRESH, 0.0, "try_again")),
         (Seen(Kind.METADATA, 200), PollAgain(PollState(allow_metadata_only=False), 0.0, "try_again")),
         (Seen(Kind.FAILURE, 200), GiveUp("failed", "future failed")),
+        (Seen(Kind.FAILURE, 200, "It broke: here"), GiveUp("failed", "future failed: It broke")),
         (Seen(Kind.NOT_A_RESULT, 200), GiveUp("failed", "poll: not a result")),
         (status(408), PollAgain(FRESH, 0.0, "try_again")),
         (status(500), PollAgain(FRESH, 0.0, "error")),
@@ -52,6 +54,21 @@ def status(code: int) -> Seen:
 )
 def test_what_follows_the_first_poll(seen: Seen, step: object) -> None:
     assert next_step(SDK, FRESH, seen) == step
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        ("", "future failed"),
+        ("The engine answered 503: restarting", "future failed: The engine answered 503"),
+        ("The engine's answer is not JSON (line 1): it begins", "future failed: The engine's answer is not JSON"),
+        ("The engine sent 39 tokens and says 400.", "future failed: The engine sent # tokens and says 400"),
+        ("It took 1.5 s. Then it broke.", "future failed: It took #.# s"),
+        ("x" * 500, "future failed: " + "x" * 80),
+    ],
+)
+def test_failures_of_one_kind_have_one_name(message: str, name: str) -> None:
+    assert failure_class(message) == name
 
 
 def delays_after(preset: Preset, sightings: list[Seen]) -> list[float]:
