@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import resource
 import sys
@@ -16,14 +15,12 @@ from mockengine.app import Engine, EngineOptions, Overflow
 from mockengine.corpus import MAX_TOKENS, PROFILES
 from mockengine.durations import DurationError, parse_duration
 from mockengine.faults import FaultError, Rule, parse_rule_words, read_rules
-from mockengine.process import Process
+from mockengine.process import Process, tune_collector
 from mockengine.service_time import FORMS, ServiceTimeError, parse_service_time
 from mockengine.sharing import Worker, check_faults, check_service_time, this_worker
 from mockengine.workers import run_workers
 
 EXIT_USAGE = 2
-# Reference counts free what requests leave; full passes over thousands of live requests would only delay answers.
-GC_THRESHOLDS = (5_000, 10, 1_000)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,9 +54,7 @@ def _serve(options: EngineOptions, host: str, port: int, worker: Worker | None) 
     engine = Engine(options, process)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    tune_collector()
     uvloop.run(process.run(engine))
 
 
