@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from mockengine import EngineError, RunningEngine, running
@@ -172,6 +173,24 @@ def test_workers_share_the_port_the_slots_and_what_is_set_and_counted() -> None:
     assert said.startswith("mockengine: 64 requests finished and 0 clients went away; at most ")
     assert said.endswith("Faults injected: 64 http_400.\n")
     assert said.count("\n") == 1
+
+
+def test_the_death_of_a_worker_ends_all_with_a_sentence() -> None:
+    with running(workers=2, body_profile="lean") as engine:
+        parent = psutil.Process(engine.pid)
+        first, second = parent.children()
+        first.kill()
+        assert parent.wait(30) == 1
+        assert not second.is_running()
+        assert "A worker process ended with exit code -9; all are stopped." in engine.stop()
+
+
+def test_workers_end_with_their_parent() -> None:
+    with running(workers=2, body_profile="lean") as engine:
+        parent = psutil.Process(engine.pid)
+        children = parent.children()
+        parent.kill()
+        assert psutil.wait_procs(children, timeout=30)[1] == []
 
 
 def one_request(engine: RunningEngine) -> int:
