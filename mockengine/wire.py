@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,21 +38,21 @@ class Close:
 Step = Write | Pause | Reset | Close
 
 
-def head(length: int) -> bytes:
+def answer_head(length: int) -> bytes:
     """The head of a JSON answer that announces ``length`` bytes."""
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % length
 
 
-def script(kind: str, parameters: Mapping[str, Any], body: bytes) -> list[Step]:
+def script(kind: str, parameters: Mapping[str, Any], body: bytes) -> Iterable[Step]:
     """What the fault, one of WIRE_KINDS, does to a connection on which ``body`` was due."""
-    return WIRE_KINDS[kind](head(len(body)), body, parameters)
+    return WIRE_KINDS[kind](answer_head(len(body)), body, parameters)
 
 
-Script = Callable[[bytes, bytes, Mapping[str, Any]], list[Step]]
+Script = Callable[[bytes, bytes, Mapping[str, Any]], Iterable[Step]]
 
 # Each from the head and the body of the answer that was due.
 WIRE_KINDS: dict[str, Script] = {
-    "wrong_content_length": lambda _, body, words: [Write(head(len(body) + words["by"]) + body), Close()],
+    "wrong_content_length": lambda _, body, words: [Write(answer_head(len(body) + words["by"]) + body), Close()],
     "reset_before_headers": lambda head, body, words: [Reset()],
     "reset_in_headers": lambda head, body, words: [Write(head[: len(head) // 2]), Reset()],
     "reset_in_body": lambda head, body, words: [Write(head + body[: len(body) // 2]), Reset()],
@@ -62,21 +62,24 @@ WIRE_KINDS: dict[str, Script] = {
         Pause(words["seconds"]),
         Write(body[len(body) // 2 :]),
     ],
-    "slow_drip": lambda head, body, words: [Write(head), *_drip(body, words["bytes_per_s"])],
+    "slow_drip": lambda head, body, words: _drip(head, body, words["bytes_per_s"]),
     "duplicate_response": lambda head, body, words: [Write((head + body) * 2)],
 }
 
 
-def _drip(body: bytes, bytes_per_s: int) -> list[Step]:
+def _drip(head: bytes, body: bytes, bytes_per_s: int) -> Iterator[Step]:
+    yield Write(head)
     size = max(1, int(bytes_per_s * _DRIP_INTERVAL_S))
-    pieces = [body[start : start + size] for start in range(0, len(body), size)]
-    return [step for piece in pieces for step in (Pause(len(piece) / bytes_per_s), Write(piece))]
+    for start in range(0, len(body), size):
+        piece = body[start : start + size]
+        yield Pause(len(piece) / bytes_per_s)
+        yield Write(piece)
 
 
 class Scripted(web.StreamResponse):
     """Plays a script in place of an answer of aiohttp's own. The connection stays open if the script leaves it so."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Iterable[Step]) -> None:
         super().__init__()
         self._steps = steps
         self._connection: asyncio.Transport | None = None
