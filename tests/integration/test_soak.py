@@ -125,7 +125,7 @@ def test_a_server_that_is_already_there_is_tested_with_host(tmp_path: Path, free
         (["--run-dir", "{tmp}"], "exists already"),
         (["--outstanding", "1000000"], "open files"),
         (["--server-port", "{taken}"], "Port {taken} is taken by another program."),
-        (["--service-time", "uniform:1s"], "A service time is fixed:TIME or lognormal:"),
+        (["--service-time", "uniform:1s"], "A service time is one of fixed:TIME; lognormal:"),
         (["--host", "http://127.0.0.1:9"], "No server can be reached at http://127.0.0.1:9"),
         (["--drain", "soon"], "expected a length of time such as 300s"),
     ],
