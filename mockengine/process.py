@@ -117,6 +117,8 @@ class Process:
             "finished": self._engine.metrics.finished_so_far(),
         }
         os.environ[_RESUME] = msgspec.json.encode(state).decode()
+        if self._server is not None:
+            self._server.close()  # first, or clients whose connections break would still get new ones that break too
         os.execv(sys.executable, sys.orig_argv)
 
     async def _wait_to_be_up(self, resumed: dict[str, Any]) -> None:
