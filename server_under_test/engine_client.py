@@ -61,22 +61,25 @@ class EngineClient:
         Raises EngineError unless the engine answers 200 with JSON, and what decode raises.
         """
         retries = Retries(self._connect_deadline_s)
+        new_connection = False
         try:
             async with asyncio.timeout(self._timeout_s):
                 while True:
                     try:
-                        return await self._attempt(body, decode)
+                        return await self._attempt(body, decode, new_connection)
                     except _NotExecutedError as error:
                         pause_s = retries.pause_s(error.reason, error.retry_after_s, time.monotonic())
                         if pause_s is None:
                             raise
                         self.retries[error.reason] += 1
+                        # An engine that closes one idle connection is about to close the others.
+                        new_connection |= error.reason is Reason.KEEP_ALIVE
                     await asyncio.sleep(pause_s)
         except TimeoutError as error:
             raise EngineError(f"The engine gave no result within {self._timeout_s:g} s.") from error
 
-    async def _attempt(self, body: bytes, decode: Callable[[Body], T]) -> T:
-        connection = await self._connection()
+    async def _attempt(self, body: bytes, decode: Callable[[Body], T], new_connection: bool) -> T:
+        connection = await (self._connect() if new_connection else self._connection())
         try:
             answer = await connection.request(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
         except BaseException:
@@ -104,6 +107,9 @@ class EngineClient:
             connection = self._idle.pop()
             if connection.usable:
                 return connection
+        return await self._connect()
+
+    async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

@@ -1,12 +1,13 @@
-"""One connection to the engine, without a socket: the test is the event loop."""
+"""One connection to the engine, without a socket, where the test is the event loop; and several, over sockets."""
 
 from __future__ import annotations
 
 import asyncio
 from unittest.mock import create_autospec
 
-from server_under_test.engine_client import _Connection
-from server_under_test.http_answer import Buffers
+from server_under_test.engine_client import EngineClient, _Connection
+from server_under_test.http_answer import Body, Buffers
+from server_under_test.retries import Reason
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -36,3 +37,46 @@ def test_bytes_after_the_answer_make_the_connection_unusable() -> None:
 
     for before_the_caller_runs in (True, False):
         asyncio.run(unasked(before_the_caller_runs))
+
+
+def test_after_a_keep_alive_race_the_request_goes_over_a_new_connection() -> None:
+    """Two idle connections that both end when they are used again: the second must not be tried."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+    async def race() -> None:
+        served: list[int] = []  # of each connection, how many requests came on it
+        both = asyncio.Barrier(2)
+        ended = asyncio.Semaphore(0)
+
+        async def engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            number = len(served)
+            served.append(0)
+            try:
+                while await reader.readuntil(b"\r\n\r\n{}"):
+                    served[number] += 1
+                    if served[number] > 1:
+                        break
+                    if number < 2:
+                        await both.wait()
+                    writer.write(answer)
+            except asyncio.IncompleteReadError:
+                pass
+            writer.close()
+            await writer.wait_closed()
+            ended.release()
+
+        def whole(body: Body) -> bytes:
+            return bytes(body.whole())
+
+        server = await asyncio.start_server(engine, "127.0.0.1", 0)
+        client = EngineClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await asyncio.gather(*(client.complete(b"{}", whole) for _ in range(2)))
+        assert await client.complete(b"{}", whole) == b"{}"
+        assert sorted(served) == [1, 1, 2]
+        assert client.retries[Reason.KEEP_ALIVE] == 1
+        client.close()
+        server.close()
+        for _ in served:
+            await ended.acquire()
+
+    asyncio.run(race())
