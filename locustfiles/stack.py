@@ -89,5 +89,6 @@ def _server_args(server: ServerSettings, engine: EngineSettings) -> list[str]:
         *("--retrieved-ttl", f"{server.retrieved_ttl_s}s"),
         *("--completed-ttl", f"{server.completed_ttl_s}s"),
         *("--sweep-interval", f"{SWEEP_INTERVAL_S}s"),
+        *("--shutdown-deadline", "0s"),  # the load has drained before it stops the server
         *server.extra_args,
     ]

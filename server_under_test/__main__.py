@@ -16,11 +16,14 @@ from urllib.parse import urlsplit
 import uvloop
 from aiohttp import web
 
+from server_under_test.access import Connections
 from server_under_test.app import Server, ServerOptions
 from server_under_test.engine_client import EngineClient
+from server_under_test.futures_api import FutureOptions
 from server_under_test.store import KeepFor
 
 EXIT_USAGE = 2
+EXIT_STOPPED_TWICE = 1
 API_KEY_VARIABLE = "SERVER_UNDER_TEST_API_KEY"
 # The kernel cuts this to net.core.somaxconn.
 LISTEN_BACKLOG = 16_384
@@ -28,7 +31,7 @@ LISTEN_BACKLOG = 16_384
 # or more. What requests leave behind is freed by reference counts; the collector finds next to nothing, so it looks at
 # young objects only, at few enough of them (50,000 in its second generation) for passes of some 20 ms.
 GC_THRESHOLDS = (5_000, 10, 1_000)
-SHUTDOWN_TIMEOUT_S = 0.1  # what is under way is broken off; aiohttp takes 0 for no limit
+SHUTDOWN_TIMEOUT_S = 0.1  # what is under way after the drain is broken off; aiohttp takes 0 for no limit
 KEEP_ALIVE_S = 120.0
 
 
@@ -63,8 +66,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--engine", default="http://127.0.0.1:8000", metavar="URL", help="the vLLM engine")
     parser.add_argument("--engine-connections", type=int, default=2048, help="requests at the engine at once")
     parser.add_argument("--max-outstanding", type=int, default=200_000, help="futures outstanding, past them 429")
+    parser.add_argument("--max-held", type=_size, default="16GB", metavar="SIZE", help="results held, past them 429")
+    parser.add_argument(
+        "--inline-limit", type=_size, metavar="SIZE", help="longer results are announced first to clients that allow it"
+    )
+    parser.add_argument("--session-polling", action="store_true", help="tell clients to poll sessions, not futures")
+    parser.add_argument("--max-connections-per-address", type=int, metavar="N", help="connections past it are closed")
     for option, default, text in (
         ("--poll-hold", 300.0, "how long a poll waits for its future"),
+        ("--session-poll-hold", 30.0, "how long a poll waits for anything in its session"),
+        ("--shutdown-deadline", 30.0, "how long after SIGTERM outstanding futures may take"),
         ("--retrieved-ttl", 300.0, "how long a result is kept after its last complete delivery"),
         ("--completed-ttl", 600.0, "how long a result is kept that nobody has fetched"),
         ("--pending-ttl", 3600.0, "how long the engine may take before the future fails"),
@@ -86,15 +97,25 @@ def _duration(text: str) -> float:
     return float(match[1]) * _UNITS_S[match[2] or "s"]
 
 
+_SIZES = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]i?B)?", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"expected a size such as 64KB or 2GB, found '{text}'")
+    return int(float(match[1]) * _SIZES[(match[2] or "").upper()])
+
+
 def _mistake(options: argparse.Namespace) -> str | None:
     """What is wrong with the options, as a sentence."""
     if not _is_http_url(options.engine):
         return f"--engine should look like http://HOST:PORT, found '{options.engine}'."
     if not 1 <= options.port <= 65535:
         return f"--port should be between 1 and 65535, found {options.port}."
-    for name in ("engine_connections", "max_outstanding"):
-        if getattr(options, name) < 1:
-            return f"--{name.replace('_', '-')} should be at least 1, found {getattr(options, name)}."
+    for name in ("engine_connections", "max_outstanding", "max_connections_per_address"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            return f"--{name.replace('_', '-')} should be at least 1, found {value}."
     for name in ("sweep_interval", "engine_timeout"):
         if getattr(options, name) == 0:
             return f"--{name.replace('_', '-')} should be longer than 0 s."
@@ -115,44 +136,57 @@ def _usage_error(sentence: str) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    """Serve until SIGTERM or SIGINT. Raises OSError when the port can't be had."""
+    """Serve until SIGTERM or SIGINT, and then until all has ended; a second one ends it at once. Raises OSError."""
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    server_options = ServerOptions(
+        loop.add_signal_handler(signum, _stop_or_exit, stop)
+    engine = EngineClient(options.engine, options.engine_timeout, options.engine_connect_deadline)
+    server = Server(_server_options(options), engine, boot=secrets.token_hex(8))
+    # handler_cancellation: a client that goes away ends its poll, which is then neither held nor answered.
+    runner = web.AppRunner(server.app(), handler_cancellation=True, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+    await runner.setup()
+    assert runner.server is not None
+    connections = Connections(runner.server, options.max_connections_per_address, KEEP_ALIVE_S)
+    background = asyncio.create_task(server.run_background())
+    try:
+        listener = await loop.create_server(connections, options.host, options.port, backlog=LISTEN_BACKLOG)
+        print(f"server_under_test ready on http://{options.host}:{options.port}", flush=True)
+        await stop.wait()
+        listener.close()
+        await server.drain(options.shutdown_deadline)
+        print(f"server_under_test: {server.summary()}", file=sys.stderr)
+    finally:
+        background.cancel()
+        engine.close()
+        await runner.cleanup()
+
+
+def _stop_or_exit(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        os._exit(EXIT_STOPPED_TWICE)
+    stop.set()
+
+
+def _server_options(options: argparse.Namespace) -> ServerOptions:
+    return ServerOptions(
         engine_connections=options.engine_connections,
-        poll_hold_s=options.poll_hold,
-        max_outstanding=options.max_outstanding,
+        futures=FutureOptions(
+            poll_hold_s=options.poll_hold,
+            session_poll_hold_s=options.session_poll_hold,
+            max_outstanding=options.max_outstanding,
+            max_held_bytes=options.max_held,
+            inline_limit_bytes=options.inline_limit,
+        ),
         keep_for=KeepFor(
             pending_ttl_s=options.pending_ttl,
             completed_ttl_s=options.completed_ttl,
             retrieved_ttl_s=options.retrieved_ttl,
         ),
         sweep_interval_s=options.sweep_interval,
+        session_polling=options.session_polling,
         api_key=os.environ.get(API_KEY_VARIABLE),
     )
-    engine = EngineClient(options.engine, options.engine_timeout, options.engine_connect_deadline)
-    server = Server(server_options, engine, boot=secrets.token_hex(8))
-    # handler_cancellation: a client that goes away ends its poll, which is then neither held nor answered.
-    runner = web.AppRunner(
-        server.app(),
-        access_log=None,
-        handler_cancellation=True,
-        keepalive_timeout=KEEP_ALIVE_S,
-        shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-    )
-    await runner.setup()
-    background = asyncio.create_task(server.run_background())
-    try:
-        await web.TCPSite(runner, options.host, options.port, backlog=LISTEN_BACKLOG).start()
-        print(f"server_under_test ready on http://{options.host}:{options.port}", flush=True)
-        await stop.wait()
-    finally:
-        background.cancel()
-        print(f"server_under_test: {server.summary()}", file=sys.stderr)
-        await server.stop()
-        engine.close()
-        await runner.cleanup()
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ class EngineClient:
         self._timeout_s = timeout_s
         self._connect_deadline_s = connect_deadline_s
         self.retries = dict.fromkeys(Reason, 0)
+        self._refused = 0
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port or 80
         self._head = (
@@ -68,15 +69,28 @@ class EngineClient:
                     try:
                         return await self._attempt(body, decode, new_connection)
                     except _NotExecutedError as error:
-                        pause_s = retries.pause_s(error.reason, error.retry_after_s, time.monotonic())
+                        reason = error.reason
+                        pause_s = retries.pause_s(reason, error.retry_after_s, time.monotonic())
                         if pause_s is None:
                             raise
-                        self.retries[error.reason] += 1
+                        self.retries[reason] += 1
                         # An engine that closes one idle connection is about to close the others.
-                        new_connection |= error.reason is Reason.KEEP_ALIVE
-                    await asyncio.sleep(pause_s)
+                        new_connection |= reason is Reason.KEEP_ALIVE
+                    await self._pause(reason, pause_s)
         except TimeoutError as error:
             raise EngineError(f"The engine gave no result within {self._timeout_s:g} s.") from error
+
+    @property
+    def refusing(self) -> bool:
+        """Whether a request waits because the engine refused it."""
+        return self._refused > 0
+
+    async def _pause(self, reason: Reason, seconds: float) -> None:
+        self._refused += reason is Reason.REFUSED
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._refused -= reason is Reason.REFUSED
 
     async def _attempt(self, body: bytes, decode: Callable[[Body], T], new_connection: bool) -> T:
         connection = await (self._connect() if new_connection else self._connection())

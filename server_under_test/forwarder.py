@@ -8,12 +8,15 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from server_under_test.decode import BadBodyError, sample_response
 from server_under_test.engine_client import EngineClient, EngineError
+from server_under_test.futures import Failure, Future
 from server_under_test.retries import Reason
-from server_under_test.store import Failure, Future, FutureStore
+from server_under_test.store import FutureStore
+
+QueueState = Literal["active", "paused_capacity", "paused_rate_limit"]
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,14 @@ class Forwarder:
     @property
     def running(self) -> int:
         return len(self._running)
+
+    def queue_state(self, future: Future) -> tuple[QueueState, str | None]:
+        """Why a pending future has no result yet, in the words of the SDK, and what to tell a person."""
+        if self._engine.refusing:
+            return "paused_rate_limit", "The engine refuses requests for the moment."
+        if future in self._waiting:
+            return "paused_capacity", f"{len(self._waiting)} requests wait for one of {self._limit} engine connections."
+        return "active", None
 
     def forward(self, future: Future, job: Job) -> None:
         """See to it that ``future`` ends, ready or failed."""

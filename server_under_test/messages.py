@@ -61,6 +61,20 @@ class RetrieveRequest(msgspec.Struct, frozen=True):
     allow_metadata_only: bool | None = False
 
 
+class SessionTarget(msgspec.Struct, frozen=True):
+    sampling_session_id: str
+    cloned_sampler_id: int = 0
+
+
+class RetrieveFuturesRequest(msgspec.Struct, frozen=True):
+    """Body of retrieve_futures. timeout: seconds; 0 asks for an answer at once, None leaves it to the server."""
+
+    target: SessionTarget
+    prev_cursor: int = 0
+    timeout: float | None = None
+    retrieved_request_ids: list[str] = []
+
+
 class CreateSamplingSessionRequest(msgspec.Struct, frozen=True):
     session_id: str
     base_model: str | None = None
@@ -86,6 +100,8 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise MalformedError(f"{error}.") from error
     except msgspec.DecodeError as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
+    except RecursionError as error:
+        raise MalformedError("The body is JSON of too many levels.") from error
 
 
 _sample_request = msgspec.json.Decoder(SampleRequest)

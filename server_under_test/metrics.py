@@ -16,7 +16,10 @@ LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0,
 
 
 class Metrics:
-    def __init__(self, store: FutureStore, forwarder: Forwarder, waiting_polls: Callable[[], int]) -> None:
+    """waiting_polls: how many polls are held; whoever holds one counts it."""
+
+    def __init__(self, store: FutureStore, forwarder: Forwarder) -> None:
+        self.waiting_polls = 0
         self._registry = CollectorRegistry()
         lag = Histogram(
             "server_event_loop_lag_seconds",
@@ -29,7 +32,7 @@ class Metrics:
         self.result_bytes_served = Counter(
             "server_results_served_bytes", "Bytes of complete deliveries.", registry=self._registry
         )
-        self._registry.register(_State(store, forwarder, self.lag_monitor, waiting_polls))
+        self._registry.register(_State(store, forwarder, self.lag_monitor, lambda: self.waiting_polls))
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format."""
@@ -60,6 +63,9 @@ class _State(Collector):
             value=self._lag_monitor.recent_max(),
         )
         yield CounterMetricFamily("server_results_expired", "Results dropped after their time.", value=store.expired)
+        yield CounterMetricFamily(
+            "server_results_acknowledged", "Results dropped because their client had them.", value=store.acknowledged
+        )
         ends = CounterMetricFamily("server_futures", "Futures that ended, by how.", labels=["end"])
         ends.add_metric(["ready"], store.ready)
         ends.add_metric(["failed"], store.failed)

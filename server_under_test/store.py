@@ -11,33 +11,17 @@ from __future__ import annotations
 
 import enum
 import re
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from server_under_test.completions import Completions
+from server_under_test.futures import Expiries, Failure, Future, Identity, State
 
 # Far more futures than one process will issue; longer than this is not worth reading.
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-class State(enum.Enum):
-    PENDING = "pending"
-    READY = "ready"
-    FAILED = "failed"
-
-
-class Failure(NamedTuple):
-    """Why a future has no result. category: unknown, server or user, as the SDK knows them."""
-
-    message: str
-    category: str
-
-
-class Identity(NamedTuple):
-    """What makes two submits the same request: a resend carries the same session and sequence number."""
-
-    sampling_session_id: str
-    seq_id: int
+class ConflictError(Exception):
+    """Another request has been submitted with the same identity; the text is a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,53 +31,6 @@ class KeepFor:
     pending_ttl_s: float
     completed_ttl_s: float
     retrieved_ttl_s: float
-
-
-class Future:
-    """One submitted sample. Read it; only the store changes it."""
-
-    __slots__ = ("deliveries", "failure", "id", "identity", "json", "result", "state", "waits_in", "watchers")
-
-    def __init__(self, future_id: str, identity: Identity | None) -> None:
-        self.id = future_id
-        self.identity = identity
-        self.state = State.PENDING
-        self.result = b""
-        self.json: bytes | None = None
-        self.failure: Failure | None = None
-        self.waits_in: Expiries | None = None  # None during a delivery that outlasts the deadline, and once dropped
-        self.deliveries = 0  # under way
-        self.watchers: set[Callable[[], None]] = set()
-
-
-class Expiries:
-    """Futures that are kept for the same time, so that they are in the order of their deadlines."""
-
-    def __init__(self, ttl_s: float) -> None:
-        self._ttl_s = ttl_s
-        self._deadlines: OrderedDict[Future, float] = OrderedDict()
-
-    def add(self, future: Future, now: float) -> None:
-        """Let ``future`` wait here, and nowhere else."""
-        if future.waits_in is not None:
-            future.waits_in.remove(future)
-        future.waits_in = self
-        self._deadlines[future] = now + self._ttl_s
-
-    def remove(self, future: Future) -> None:
-        del self._deadlines[future]
-        future.waits_in = None
-
-    def due(self, now: float) -> list[Future]:
-        """Take out the futures whose time is over."""
-        over = []
-        while self._deadlines:
-            future, deadline = next(iter(self._deadlines.items()))
-            if deadline > now:
-                break
-            self.remove(future)
-            over.append(future)
-        return over
 
 
 class Gone(enum.Enum):
@@ -106,11 +43,14 @@ class Gone(enum.Enum):
 class FutureStore:
     """All futures. ``boot`` distinguishes the ids of this process from those of an earlier one.
 
+    completions: where the ends of futures are announced.
+
     Every method that changes a future's life takes ``now``, seconds of a clock that does not run backwards.
     """
 
-    def __init__(self, keep_for: KeepFor, boot: str) -> None:
+    def __init__(self, keep_for: KeepFor, boot: str, completions: Completions) -> None:
         self._boot = boot
+        self._completions = completions
         self._futures: dict[str, Future] = {}
         self._by_identity: dict[Identity, Future] = {}
         self._issued = 0
@@ -119,14 +59,24 @@ class FutureStore:
         self._retrieved = Expiries(keep_for.retrieved_ttl_s)
         self.outstanding = 0
         self.held_bytes = 0
-        # Counters, from the start: futures that became ready and that failed, results dropped after their time.
-        self.ready = self.failed = self.expired = 0
+        self.deliveries = 0  # under way
+        # Counters, from the start: futures that became ready, that failed, results dropped after their time, and those
+        # dropped because their client had them; bytes of all that was dropped.
+        self.freed_bytes = 0
+        self.ready = self.failed = self.expired = self.acknowledged = 0
 
-    def submit(self, identity: Identity | None, now: float) -> tuple[Future, bool]:
-        """A future for a request, and whether it is new: a request sent again gets the future it already has."""
+    def submit(self, identity: Identity | None, digest: bytes, now: float) -> tuple[Future, bool]:
+        """A future for a request, and whether it is new: a request sent again gets the future it already has.
+
+        digest: of the request, to tell the same one sent again from another one. Raises ConflictError for the latter.
+        """
         if identity is not None and (known := self._by_identity.get(identity)) is not None:
+            if known.digest != digest:
+                raise ConflictError(
+                    f"The sampling session has another request with seq_id {identity.seq_id}: give each its own."
+                )
             return known, False
-        future = Future(f"{self._boot}-{self._issued}", identity)
+        future = Future(f"{self._boot}-{self._issued}", identity, digest)
         self._issued += 1
         self._futures[future.id] = future
         if identity is not None:
@@ -134,6 +84,10 @@ class FutureStore:
         self.outstanding += 1
         self._pending.add(future, now)
         return future, True
+
+    def pending(self) -> list[Future]:
+        """All futures that have not ended."""
+        return self._pending.futures()
 
     def knows(self, identity: Identity | None) -> bool:
         """Whether a submit with this identity gets a future that is there already."""
@@ -177,18 +131,34 @@ class FutureStore:
         future.state = state
         self.outstanding -= 1
         self._completed.add(future, now)
+        self._completions.add(future)
         watchers, future.watchers = future.watchers, set()
         for watcher in watchers:
             watcher()
 
     def delivery_begins(self, future: Future) -> None:
         future.deliveries += 1
+        self.deliveries += 1
 
     def delivery_ends(self, future: Future, complete: bool, now: float) -> None:
         """The last byte was written (complete), or the client has gone before it."""
         future.deliveries -= 1
-        if future.id in self._futures and (complete or future.waits_in is None):
+        self.deliveries -= 1
+        if future.acknowledged:
+            self.acknowledge(future)
+        elif future.id in self._futures and (complete or future.waits_in is None):
             self._retrieved.add(future, now)
+
+    def acknowledge(self, future: Future) -> None:
+        """Its client has the result and will not ask for it again: it is dropped, once no delivery is under way."""
+        if future.state is State.PENDING or future.id not in self._futures:
+            return
+        future.acknowledged = True
+        if not future.deliveries:
+            if future.waits_in is not None:
+                future.waits_in.remove(future)
+            self._drop(future)
+            self.acknowledged += 1
 
     def expire(self, now: float) -> list[Future]:
         """Drop what has been kept long enough.
@@ -203,11 +173,13 @@ class FutureStore:
             for future in expiries.due(now):
                 if not future.deliveries:  # else the end of the delivery sets another deadline
                     self._drop(future)
+                    self.expired += future.state is State.READY
         return overdue
 
     def _drop(self, future: Future) -> None:
         del self._futures[future.id]
+        self._completions.discard(future)
         if future.identity is not None:
             del self._by_identity[future.identity]
         self.held_bytes -= len(future.result) + len(future.json or b"")
-        self.expired += future.state is State.READY
+        self.freed_bytes += len(future.result) + len(future.json or b"")

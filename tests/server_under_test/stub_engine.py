@@ -90,3 +90,19 @@ def drop_connection(handler: BaseHTTPRequestHandler) -> None:
     """Close the connection without another byte."""
     handler.close_connection = True
     handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def held_engine() -> Iterator[tuple[StubEngine, threading.Event]]:
+    """An engine that answers when the event is set."""
+    release = threading.Event()
+
+    def answer(handler: BaseHTTPRequestHandler, document: dict[str, Any]) -> None:
+        release.wait(30)
+        right(handler, document)
+
+    with stub_engine(answer) as engine:
+        try:
+            yield engine, release
+        finally:
+            release.set()

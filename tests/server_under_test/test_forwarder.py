@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from server_under_test.completions import Completions
 from server_under_test.forwarder import Forwarder, Job
-from server_under_test.store import FutureStore, KeepFor, State
+from server_under_test.futures import State
+from server_under_test.store import FutureStore, KeepFor
 
 
 class NoEngine:
@@ -18,10 +20,12 @@ class NoEngine:
 
 def test_a_job_abandoned_before_it_ran_gives_its_slot_to_the_next() -> None:
     async def scenario() -> State:
-        store = FutureStore(KeepFor(pending_ttl_s=9.0, completed_ttl_s=9.0, retrieved_ttl_s=9.0), "boot")
+        store = FutureStore(
+            KeepFor(pending_ttl_s=9.0, completed_ttl_s=9.0, retrieved_ttl_s=9.0), "boot", Completions(0)
+        )
         engine: Any = NoEngine()
         forwarder = Forwarder(store, engine, limit=1)
-        first, second = store.submit(None, 0.0)[0], store.submit(None, 0.0)[0]
+        first, second = store.submit(None, b"", 0.0)[0], store.submit(None, b"", 0.0)[0]
         job = Job(b"", 1, None, None)
         forwarder.forward(first, job)
         forwarder.abandon(first)

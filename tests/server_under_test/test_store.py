@@ -5,34 +5,37 @@ from __future__ import annotations
 import math
 import sys
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from server_under_test.store import Failure, Future, FutureStore, Gone, Identity, KeepFor, State
+from server_under_test.completions import Completions
+from server_under_test.futures import Failure, Future, Identity, State
+from server_under_test.store import ConflictError, FutureStore, Gone, KeepFor
 
 KEEP_FOR = KeepFor(pending_ttl_s=100.0, completed_ttl_s=20.0, retrieved_ttl_s=10.0)
 BOOT = "0123456789abcdef"
 
 
 def store() -> FutureStore:
-    return FutureStore(KEEP_FOR, BOOT)
+    return FutureStore(KEEP_FOR, BOOT, Completions(0))
 
 
 def test_a_request_sent_again_gets_the_future_it_has_also_after_completion() -> None:
     futures = store()
-    first, new = futures.submit(Identity("s", 1), 0.0)
+    first, new = futures.submit(Identity("s", 1), b"", 0.0)
     assert new
-    assert futures.submit(Identity("s", 1), 1.0) == (first, False)
+    assert futures.submit(Identity("s", 1), b"", 1.0) == (first, False)
     futures.complete(first, b"result", 2.0)
-    assert futures.submit(Identity("s", 1), 3.0) == (first, False)
-    assert futures.submit(Identity("s", 2), 3.0)[0] is not first
-    assert futures.submit(Identity("t", 1), 3.0)[0] is not first
-    assert futures.submit(None, 3.0)[0] is not futures.submit(None, 3.0)[0]
+    assert futures.submit(Identity("s", 1), b"", 3.0) == (first, False)
+    assert futures.submit(Identity("s", 2), b"", 3.0)[0] is not first
+    assert futures.submit(Identity("t", 1), b"", 3.0)[0] is not first
+    assert futures.submit(None, b"", 3.0)[0] is not futures.submit(None, b"", 3.0)[0]
 
 
 def test_ids_tell_what_was_never_issued_from_what_is_gone() -> None:
     futures = store()
-    future, _ = futures.submit(None, 0.0)
+    future, _ = futures.submit(None, b"", 0.0)
     assert futures.find(future.id) is future
     number = int(future.id.rpartition("-")[2])
     assert futures.find(f"{BOOT}-{number + 1}") is Gone.NEVER_ISSUED
@@ -48,7 +51,7 @@ def test_ids_tell_what_was_never_issued_from_what_is_gone() -> None:
         f"{BOOT}-²",
     ):
         assert futures.find(nonsense) is Gone.NEVER_ISSUED
-    other, _ = FutureStore(KEEP_FOR, "fedcba9876543210").submit(None, 0.0)
+    other, _ = FutureStore(KEEP_FOR, "fedcba9876543210", Completions(0)).submit(None, b"", 0.0)
     assert futures.find(other.id) is Gone.EXPIRED
     futures.complete(future, b"", 1.0)
     futures.expire(21.0)
@@ -57,7 +60,7 @@ def test_ids_tell_what_was_never_issued_from_what_is_gone() -> None:
 
 def test_the_clock_of_a_delivered_result_starts_at_the_end_of_the_delivery() -> None:
     futures = store()
-    future, _ = futures.submit(None, 0.0)
+    future, _ = futures.submit(None, b"", 0.0)
     futures.complete(future, b"result", 0.0)
     futures.delivery_begins(future)
     futures.expire(1000.0)  # however long the delivery takes
@@ -72,7 +75,7 @@ def test_the_clock_of_a_delivered_result_starts_at_the_end_of_the_delivery() -> 
 
 def test_a_delivery_that_was_cut_off_does_not_start_the_clock() -> None:
     futures = store()
-    future, _ = futures.submit(None, 0.0)
+    future, _ = futures.submit(None, b"", 0.0)
     futures.complete(future, b"result", 0.0)
     futures.delivery_begins(future)
     futures.delivery_ends(future, complete=False, now=1.0)
@@ -83,8 +86,8 @@ def test_a_delivery_that_was_cut_off_does_not_start_the_clock() -> None:
 
 
 def test_results_kept_for_no_time_outlive_the_delivery_that_is_under_way() -> None:
-    futures = FutureStore(KeepFor(pending_ttl_s=9.0, completed_ttl_s=0.0, retrieved_ttl_s=0.0), BOOT)
-    future, _ = futures.submit(None, 0.0)
+    futures = FutureStore(KeepFor(pending_ttl_s=9.0, completed_ttl_s=0.0, retrieved_ttl_s=0.0), BOOT, Completions(0))
+    future, _ = futures.submit(None, b"", 0.0)
     futures.complete(future, b"result", 1.0)
     futures.delivery_begins(future)
     futures.expire(2.0)
@@ -98,7 +101,7 @@ def test_results_kept_for_no_time_outlive_the_delivery_that_is_under_way() -> No
 def test_nothing_holds_a_result_that_was_dropped() -> None:
     """Whatever still waited for the future's other deadlines would keep the result's memory until then."""
     futures = store()
-    future, _ = futures.submit(Identity("s", 1), 0.0)
+    future, _ = futures.submit(Identity("s", 1), b"", 0.0)
     result = bytes(1000)
     references = sys.getrefcount(result)
     futures.complete(future, result, 0.0)
@@ -112,16 +115,39 @@ def test_nothing_holds_a_result_that_was_dropped() -> None:
 
 def test_json_of_a_result_that_was_dropped_meanwhile_is_not_counted_as_held() -> None:
     futures = store()
-    future, _ = futures.submit(None, 0.0)
+    future, _ = futures.submit(None, b"", 0.0)
     futures.complete(future, b"result", 0.0)
     futures.expire(20.0)
     futures.keep_json(future, b"{}")
     assert futures.held_bytes == 0
 
 
+def test_an_acknowledged_result_is_dropped_at_once_but_not_under_a_delivery() -> None:
+    futures = store()
+    first, _ = futures.submit(Identity("s", 1), b"", 0.0)
+    futures.acknowledge(first)  # nonsense: it has not ended
+    futures.complete(first, b"result", 0.0)
+    futures.delivery_begins(first)
+    futures.acknowledge(first)
+    assert futures.find(first.id) is first
+    futures.delivery_ends(first, complete=True, now=1.0)
+    assert futures.find(first.id) is Gone.EXPIRED
+    futures.acknowledge(first)
+    assert (futures.held_bytes, futures.acknowledged, futures.expired) == (0, 1, 0)
+
+
+def test_another_request_with_the_identity_of_one_is_a_conflict() -> None:
+    futures = store()
+    first, _ = futures.submit(Identity("s", 1), b"one", 0.0)
+    with pytest.raises(ConflictError, match="seq_id 1: give each its own"):
+        futures.submit(Identity("s", 1), b"two", 0.0)
+    assert futures.submit(Identity("s", 1), b"one", 0.0) == (first, False)
+    assert futures.submit(Identity("s", 2), b"two", 0.0)[1]
+
+
 def test_a_later_delivery_keeps_the_result_longer() -> None:
     futures = store()
-    future, _ = futures.submit(None, 0.0)
+    future, _ = futures.submit(None, b"", 0.0)
     futures.complete(future, b"result", 0.0)
     for end in (1.0, 9.0, 18.0):
         futures.delivery_begins(future)
@@ -134,7 +160,7 @@ def test_a_later_delivery_keeps_the_result_longer() -> None:
 
 def test_a_future_that_stays_pending_fails_and_its_watchers_are_told_once() -> None:
     futures = store()
-    future, _ = futures.submit(None, 0.0)
+    future, _ = futures.submit(None, b"", 0.0)
     told: list[str] = []
     future.watchers = {lambda: told.append("a"), lambda: told.append("b")}
     assert futures.expire(99.9) == []
@@ -159,10 +185,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.kept_until: dict[Future, float] = {}
         self.under_way: dict[Future, int] = {}
         self.failed: set[Future] = set()
+        self.leaving: set[Future] = set()  # acknowledged during a delivery
 
     @rule(target=futures)
     def submit(self) -> Future:
-        future, _ = self.store.submit(None, self.now)
+        future, _ = self.store.submit(None, b"", self.now)
         self.kept_until[future] = self.now + KEEP_FOR.pending_ttl_s
         return future
 
@@ -186,8 +213,20 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.store.delivery_ends(delivery, complete, self.now)
         self.under_way[delivery] -= 1
-        if complete or self.kept_until[delivery] == math.inf:
+        if delivery in self.leaving:
+            if not self.under_way[delivery]:
+                self.kept_until.pop(delivery, None)
+        elif complete or self.kept_until[delivery] == math.inf:
             self.kept_until[delivery] = self.now + KEEP_FOR.retrieved_ttl_s
+
+    @rule(future=futures)
+    def acknowledge(self, future: Future) -> None:
+        self.store.acknowledge(future)
+        if future.state is not State.PENDING and future in self.kept_until:
+            if self.under_way.get(future):
+                self.leaving.add(future)
+            else:
+                del self.kept_until[future]
 
     @rule(seconds=st.floats(0.1, 60.0))
     def time_passes(self, seconds: float) -> None:
@@ -207,6 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def what_must_be_there_is_there_and_counted(self) -> None:
         assert self.store.held_bytes == sum(len(future.result) for future in self.kept_until)
+        assert self.store.deliveries == sum(self.under_way.values())
         assert self.store.outstanding == sum(future.state is State.PENDING for future in self.kept_until)
         for future in self.kept_until:
             assert self.store.find(future.id) is future
