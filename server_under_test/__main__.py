@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import uvloop
 from aiohttp import web
 
-from server_under_test.access import Connections
+from server_under_test.access import Connections, keep_requests_out_of_the_log
 from server_under_test.app import Server, ServerOptions
 from server_under_test.engine_client import EngineClient
 from server_under_test.futures_api import FutureOptions
@@ -41,6 +41,7 @@ def main() -> int:
         return _usage_error(mistake)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    keep_requests_out_of_the_log()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections import Counter
 
 import zstandard
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from server_under_test.answers import RefusedError
@@ -79,6 +81,13 @@ async def say_what_is_refused(request: web.Request, handler: Handler) -> web.Str
         return error.answer()
     except MalformedError as error:
         return RefusedError(422, str(error)).answer()
+
+
+def keep_requests_out_of_the_log() -> None:
+    """aiohttp logs what it can't parse, and with it whatever a client has sent."""
+    logging.getLogger("aiohttp.server").addFilter(
+        lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    )
 
 
 class Connections:
