@@ -25,7 +25,7 @@ from mockengine.corpus import (
     slices,
     token_text,
 )
-from mockengine.protocol import CompletionRequest
+from mockengine.protocol import CompletionRequest, TokenNames
 from mockengine.stopping import Stop, Tokens, find_stop, text_of
 
 # How likely the sampled token is among all, by its position in the pool: mostly the likeliest; every fourth is not, and
@@ -97,12 +97,12 @@ class Renderer:
 
     def is_ready_for(self, request: CompletionRequest) -> bool:
         """Whether ``get_ready_for`` has nothing to do."""
-        return self._full is None or request.logprobs is None or request.logprobs in self._full.top_logprobs
+        return self._full is None or request.logprobs is None or self._full.has(request.token_names, request.logprobs)
 
     def get_ready_for(self, request: CompletionRequest) -> None:
         """Render the top_logprobs that it asks for, once: seconds for the larger numbers."""
-        if self._full is not None and request.logprobs is not None and not self.is_ready_for(request):
-            self._full.top_logprobs[request.logprobs] = _top_logprobs(self._corpus, request.logprobs)
+        if self._full is not None and request.logprobs is not None:
+            self._full.render(request.token_names, request.logprobs)
 
     def choices(self, request: CompletionRequest, seed: int) -> Rendered:
         """The n choices of an answer. seed: the request's, or its stand-in.
@@ -134,11 +134,7 @@ class Renderer:
                 b'%b{"index":%d,"text":"' % (b"," if index else b"", index),
                 *text,
                 b'","logprobs":',
-                *(
-                    self._logprobs_pieces(where, tokens, request.logprobs)
-                    if request.logprobs is not None
-                    else (b"null",)
-                ),
+                *self._logprobs_pieces(where, tokens, request),
                 b',"finish_reason":%b,"token_ids":' % end,
                 *((b"[", *self._token_ids.cut(where), b"]") if request.return_token_ids else (b"null",)),
                 tail,
@@ -157,17 +153,19 @@ class Renderer:
         """So many characters of what the slices say, as the inside of a JSON string."""
         return orjson.dumps(text_of(self._tokens(where))[:characters])[1:-1] if self._full else b""
 
-    def _logprobs_pieces(self, where: Slices, tokens: int, k: int) -> list[Buffer]:
-        full = self._full
+    def _logprobs_pieces(self, where: Slices, tokens: int, request: CompletionRequest) -> list[Buffer]:
+        full, k, names = self._full, request.logprobs, request.token_names
+        if k is None:
+            return [b"null"]
         return [
             b'{"text_offset":[',
-            *(full.offsets.cut(Slices((0, 0), (0, tokens))) if full else ()),
+            *(full.text_offsets(names, where, tokens) if full else ()),
             b'],"token_logprobs":[',
             *self._logprobs.cut(where),
             b'],"tokens":[',
-            *(full.strings.cut(where) if full else ()),
+            *(full.tokens[names].cut(where) if full else ()),
             b'],"top_logprobs":[',
-            *(full.top_logprobs[k].cut(where) if full else ()),
+            *(full.top_logprobs[names, k].cut(where) if full else ()),
             b"]}",
         ]
 
@@ -179,28 +177,59 @@ def _first(where: Slices, tokens: int) -> Slices:
 
 
 class _FullStreams:
-    """What only the full profile sends. top_logprobs: by how many are asked for."""
+    """What only the full profile sends, by how tokens are called, and top_logprobs also by how many are asked for."""
 
     def __init__(self, corpus: Corpus) -> None:
-        quoted = _quoted_texts()
-        strings = [quoted[token] for token in corpus.pool_tokens.tolist()]
-        self.strings = _stream_of_elements(strings)
-        self.text = _stream_of_elements([string[1:-1] for string in strings], separator=b"")
-        self.top_logprobs = {USUAL_LOGPROBS: _top_logprobs(corpus, USUAL_LOGPROBS)}
-        self.offsets = _stream_of_numbers(np.arange(0, MAX_TOKENS * TOKEN_CHARACTERS, TOKEN_CHARACTERS, dtype=np.int32))
+        self._corpus = corpus
+        self.tokens: dict[TokenNames, Stream] = {}
+        self.top_logprobs: dict[tuple[TokenNames, int], Stream] = {}
+        self.render("texts", USUAL_LOGPROBS)
+        texts = [string[1:-1] for string in _named(corpus, "texts")]
+        self.text = _stream_of_elements(texts, separator=b"")
+        self._offsets = _stream_of_numbers(
+            np.arange(0, MAX_TOKENS * TOKEN_CHARACTERS, TOKEN_CHARACTERS, dtype=np.int32)
+        )
+
+    def has(self, names: TokenNames, k: int) -> bool:
+        return (names, k) in self.top_logprobs
+
+    def render(self, names: TokenNames, k: int) -> None:
+        """Make the streams that are not there yet."""
+        if names not in self.tokens:
+            self.tokens[names] = _stream_of_elements(_named(self._corpus, names))
+        if not self.has(names, k):
+            self.top_logprobs[names, k] = _top_logprobs(self._corpus, names, k)
+
+    def text_offsets(self, names: TokenNames, where: Slices, tokens: int) -> Iterable[Buffer]:
+        """vLLM counts the characters of what it calls the tokens, be it not their text."""
+        if names == "texts":
+            return self._offsets.cut(Slices((0, 0), (0, tokens)))
+        ids = np.concatenate([self._corpus.pool_tokens[slice(*part)] for part in where])
+        ends = np.cumsum([len(name) - 2 for name in _names("ids")[ids].tolist()], dtype=np.int64)
+        offsets = np.concatenate(([0], ends[:-1]))
+        return (orjson.dumps(offsets, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1],)
 
 
 @functools.cache
-def _quoted_texts() -> list[bytes]:
-    return [orjson.dumps(token_text(token)) for token in range(VOCABULARY)]
+def _names(names: TokenNames) -> npt.NDArray[np.object_]:
+    """What each token of the vocabulary is called, as JSON."""
+    if names == "ids":
+        return np.array([b'"token_id:%d"' % token for token in range(VOCABULARY)], object)
+    return np.array([orjson.dumps(token_text(token)) for token in range(VOCABULARY)], object)
 
 
-def _top_logprobs(corpus: Corpus, k: int) -> Stream:
+def _named(corpus: Corpus, names: TokenNames) -> list[bytes]:
+    """What the tokens of the pool are called."""
+    called: list[bytes] = _names(names)[corpus.pool_tokens].tolist()
+    return called
+
+
+def _top_logprobs(corpus: Corpus, called: TokenNames, k: int) -> Stream:
     """For each position the sampled token and then the k likeliest, likelier ones first, as vLLM orders them.
 
     At rank r the sampled token has its logprob; that of rank j is j/r times as far below 0.
     """
-    names = np.array([b",%b:" % text for text in _quoted_texts()], object)
+    names = np.array([b",%b:" % name for name in _names(called)], object)
     tokens = corpus.pool_tokens
     position = np.arange(len(tokens))
     ranks = np.where(position % _SECOND_EVERY, 1, np.where(position % _UNLIKELY_EVERY, _SECOND, _UNLIKELY))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -11,6 +11,7 @@ from mockengine.corpus import MAX_TOKENS
 MAX_CHOICES = 256  # the corpus tells this many choices of a request apart
 MAX_LOGPROBS = 20  # vLLM's default for max_logprobs
 
+TokenNames = Literal["texts", "ids"]
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
@@ -35,7 +36,13 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     stop: str | list[str] | None = None
     stop_token_ids: list[TokenId] | None = None
     include_stop_str_in_output: bool | None = False
+    return_tokens_as_token_ids: bool | None = False
     stream: bool | None = False
+
+    @property
+    def token_names(self) -> TokenNames:
+        """How tokens are called within logprobs."""
+        return "ids" if self.return_tokens_as_token_ids else "texts"
 
     @property
     def stop_strings(self) -> list[str]:

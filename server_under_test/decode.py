@@ -17,7 +17,10 @@ import numpy.typing as npt
 import simdjson
 
 from server_under_test.http_answer import Body
-from server_under_test.proto import SampledSequence, SampleResponse, StopReason
+from server_under_test.proto import SampledSequence, SampleResponse, StopReason, TopkLogprobs
+
+_TOKEN_ID = "token_id:"  # before the number, when vLLM is asked for return_tokens_as_token_ids
+_NO_LOGPROB = -99999.0  # of an empty cell, with token 0
 
 _STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
@@ -37,26 +40,50 @@ class Choice:
     finish_reason: object  # as it was sent
     token_ids: npt.NDArray[np.int64]
     logprobs: npt.NDArray[np.float64]
+    topk: TopkLogprobs | None = None
 
 
-def sample_response(body: Body, samples: int, max_tokens: int | None, prompt: Sequence[int] | None) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a result must hold. samples: choices asked for. max_tokens: of each at most, if that was said.
+
+    prompt: the prompt's token ids when its logprobs were asked for, else None. topk, prompt_topk: likeliest tokens at
+    each position of the samples and of the prompt, 0 for none.
+    """
+
+    samples: int
+    max_tokens: int | None = None
+    prompt: Sequence[int] | None = None
+    prompt_logprobs: bool = False
+    topk: int = 0
+    prompt_topk: int = 0
+
+
+def sample_response(body: Body, wanted: Wanted) -> bytes:
     """A serialized SampleResponse from the body of POST /v1/completions, of which nothing is kept.
 
-    samples: how many choices were asked for. max_tokens: how many tokens a choice may have, if that was said.
-    prompt: the prompt's token ids when its logprobs were asked for, else None. Raises BadBodyError.
+    Raises BadBodyError.
     """
     prompt_logprobs: bytes | None = None
-    choices = _skim(body, samples) if prompt is None else None
+    prompt_topk: TopkLogprobs | None = None
+    prompt, samples, max_tokens = wanted.prompt, wanted.samples, wanted.max_tokens
+    choices = _skim(body, samples) if prompt is None and not wanted.topk else None
     if choices is None:
         documents = _choices(body)
-        choices = [_choice(document) for document in documents]
+        choices = [_choice(document, wanted.topk) for document in documents]
         if prompt is not None and documents:
-            prompt_logprobs = _prompt_logprobs(documents[0], prompt)
+            positions = _prompt_positions(documents[0], prompt)
+            if wanted.prompt_logprobs:
+                prompt_logprobs = _prompt_logprobs(positions, prompt)
+            if wanted.prompt_topk:
+                prompt_topk = _topk_prompt_logprobs(positions, wanted.prompt_topk)
     if sorted(choice.index for choice in choices) != list(range(samples)):
         found = ", ".join(str(choice.index) for choice in choices) or "none"
         raise BadBodyError(f"The engine should have sent {samples} choices with an index each, found: {found}.")
     sequences = [_sequence(choice, max_tokens) for choice in sorted(choices, key=lambda choice: choice.index)]
-    return SampleResponse(sequences=sequences, prompt_logprobs=prompt_logprobs).SerializeToString()
+    return SampleResponse(
+        sequences=sequences, prompt_logprobs=prompt_logprobs, topk_prompt_logprobs=prompt_topk
+    ).SerializeToString()
 
 
 def _sequence(choice: Choice, max_tokens: int | None) -> SampledSequence:
@@ -77,7 +104,10 @@ def _sequence(choice: Choice, max_tokens: int | None) -> SampledSequence:
     with np.errstate(over="ignore"):  # what float32 can't hold is infinite
         logprobs = choice.logprobs.astype("<f4")
     return SampledSequence(
-        stop_reason=_STOP_REASONS[choice.finish_reason], tokens=tokens.tobytes(), logprobs=logprobs.tobytes()
+        stop_reason=_STOP_REASONS[choice.finish_reason],
+        tokens=tokens.tobytes(),
+        logprobs=logprobs.tobytes(),
+        topk_sampled_logprobs=choice.topk,
     )
 
 
@@ -142,15 +172,17 @@ def _lenient(body: bytes, error: Exception) -> Any:
         raise BadBodyError(f"The engine's answer is not JSON ({error}): it begins with {start!r}.") from error
 
 
-def _choice(document: Any) -> Choice:
+def _choice(document: Any, topk: int) -> Choice:
     index = _field(document, "index", 0)
     if not isinstance(index, int):
         raise BadBodyError("The engine sent a choice whose index is no whole number.")
+    logprobs = _field(document, "logprobs")
     return Choice(
         index,
         _field(document, "finish_reason"),
         _numbers(_field(document, "token_ids"), np.int64, "token_ids"),
-        _numbers(_field(_field(document, "logprobs"), "token_logprobs"), np.float64, "token_logprobs"),
+        _numbers(_field(logprobs, "token_logprobs"), np.float64, "token_logprobs"),
+        _topk_sampled_logprobs(_field(logprobs, "top_logprobs"), topk) if topk else None,
     )
 
 
@@ -181,12 +213,17 @@ def _numbers(array: Any, dtype: type, name: str) -> npt.NDArray[Any]:
         raise BadBodyError(f"The engine's {name} are not all numbers.") from error
 
 
-def _prompt_logprobs(document: Any, prompt: Sequence[int]) -> bytes:
-    """Each prompt token's logprob as float32, NaN where the engine gives none (the first position)."""
+def _prompt_positions(document: Any, prompt: Sequence[int]) -> Sequence[Any]:
+    """One entry a prompt token: None, or token id as text -> {"logprob", "rank"}."""
     positions = _field(document, "prompt_logprobs")
     found = len(positions) if isinstance(positions, list | simdjson.Array) else "none"
     if found != len(prompt):
         raise BadBodyError(f"The engine sent {found} prompt logprobs for {len(prompt)} prompt tokens.")
+    return positions  # type: ignore[no-any-return]
+
+
+def _prompt_logprobs(positions: Sequence[Any], prompt: Sequence[int]) -> bytes:
+    """Each prompt token's logprob as float32, NaN where the engine gives none (the first position)."""
     try:
         values = [
             np.nan if entry is None else entry[str(token)]["logprob"]
@@ -195,3 +232,42 @@ def _prompt_logprobs(document: Any, prompt: Sequence[int]) -> bytes:
         return np.array(values, "<f4").tobytes()
     except (KeyError, TypeError, ValueError) as error:
         raise BadBodyError("The engine's prompt_logprobs lack a token of the prompt.") from error
+
+
+def _topk_prompt_logprobs(positions: Sequence[Any], k: int) -> TopkLogprobs:
+    try:
+        rows = [
+            []
+            if entry is None
+            else [(int(token), float(value["logprob"])) for token, value in entry.items() if value["rank"] <= k]
+            for entry in positions
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadBodyError("The engine's prompt_logprobs are not tokens with their logprobs and ranks.") from error
+    return _topk(rows, k)
+
+
+def _topk_sampled_logprobs(positions: Any, k: int) -> TopkLogprobs:
+    """From entries that are called by their token ids (return_tokens_as_token_ids)."""
+    if not isinstance(positions, list | simdjson.Array):
+        raise BadBodyError("The engine's answer has no top_logprobs.")
+    entries: Sequence[Any] = positions  # objects, or simdjson's proxies for them
+    try:
+        rows = [
+            [(int(name.removeprefix(_TOKEN_ID)), float(value)) for name, value in entry.items()] if entry else []
+            for entry in entries
+        ]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadBodyError("The engine's top_logprobs are not token ids with their logprobs.") from error
+    return _topk(rows, k)
+
+
+def _topk(rows: Sequence[list[tuple[int, float]]], k: int) -> TopkLogprobs:
+    """Of each row the k likeliest, likelier ones first."""
+    ids = np.zeros((len(rows), k), "<i4")
+    logprobs = np.full((len(rows), k), _NO_LOGPROB, "<f4")
+    for at, row in enumerate(rows):
+        row.sort(key=lambda entry: -entry[1])
+        for column, (token, logprob) in enumerate(row[:k]):
+            ids[at, column], logprobs[at, column] = token, logprob
+    return TopkLogprobs(token_ids=ids.tobytes(), logprobs=logprobs.tobytes(), k=k, length=len(rows))

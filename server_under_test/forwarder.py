@@ -7,10 +7,10 @@ import functools
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from server_under_test.decode import BadBodyError, sample_response
+from server_under_test.decode import BadBodyError, Wanted, sample_response
 from server_under_test.engine_client import EngineClient, EngineError
 from server_under_test.futures import Failure, Future
 from server_under_test.retries import Reason
@@ -22,15 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class Job(NamedTuple):
-    """What the engine has to be asked, and what its answer must look like.
-
-    body: JSON of POST /v1/completions. prompt: the prompt's token ids if its logprobs are wanted.
-    """
+    """What the engine has to be asked, as JSON of POST /v1/completions, and what its answer must hold."""
 
     body: bytes
-    samples: int
-    max_tokens: int | None
-    prompt: Sequence[int] | None
+    wanted: Wanted
 
 
 class Forwarder:
@@ -87,9 +82,7 @@ class Forwarder:
 
     async def _get_result(self, future: Future, job: Job) -> None:
         try:
-            result = await self._engine.complete(
-                job.body, lambda answer: sample_response(answer, job.samples, job.max_tokens, job.prompt)
-            )
+            result = await self._engine.complete(job.body, lambda answer: sample_response(answer, job.wanted))
         except (EngineError, BadBodyError) as error:
             self._store.fail(future, Failure(str(error), "server"), time.monotonic())
         except Exception:

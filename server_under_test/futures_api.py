@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler
 from server_under_test.access import read_body
 from server_under_test.answers import RefusedError, json_answer
 from server_under_test.completions import Completions
+from server_under_test.decode import Wanted
 from server_under_test.forwarder import Forwarder, Job
 from server_under_test.futures import Failure, Future, Identity, Sampler, State
 from server_under_test.messages import (
@@ -95,9 +96,7 @@ class FuturesApi:
         except ConflictError as error:
             raise RefusedError(409, str(error)) from error
         if new:
-            ids: list[int] | None = orjson.loads(prompt) if wanted.prompt_logprobs else None
-            job = Job(completion_body(model, wanted, prompt), wanted.samples, wanted.sampling_params.max_tokens, ids)
-            self._forwarder.forward(future, job)
+            self._forwarder.forward(future, Job(completion_body(model, wanted, prompt), _result_of(wanted, prompt)))
         sequence_ids = [f"{future.id}-{number}" for number in range(wanted.samples)]
         return json_answer({"request_id": future.id, "sample_sequence_ids": sequence_ids})
 
@@ -223,6 +222,18 @@ class FuturesApi:
 
 
 Watch = Callable[[Callable[[], None]], None]
+
+
+def _result_of(request: SampleRequest, prompt: bytes) -> Wanted:
+    of_the_prompt = bool(request.prompt_logprobs or request.topk_prompt_logprobs)
+    return Wanted(
+        samples=request.samples,
+        max_tokens=request.sampling_params.max_tokens,
+        prompt=orjson.loads(prompt) if of_the_prompt else None,
+        prompt_logprobs=bool(request.prompt_logprobs),
+        topk=request.topk_sample_logprobs or 0,
+        prompt_topk=request.topk_prompt_logprobs or 0,
+    )
 
 
 def _identity(request: SampleRequest) -> Identity | None:

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 MAX_SAMPLES = 256
+MAX_TOPK = 20  # vLLM's default for max_logprobs
 
 
 class MalformedError(Exception):
@@ -46,8 +47,8 @@ class SampleRequest(msgspec.Struct, frozen=True):
     base_model: str | None = None
     model_path: str | None = None
     prompt_logprobs: bool | None = None
-    topk_prompt_logprobs: int | None = 0
-    topk_sample_logprobs: int | None = 0
+    topk_prompt_logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_TOPK)] | None = 0
+    topk_sample_logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_TOPK)] | None = 0
 
     @property
     def samples(self) -> int:
@@ -109,11 +110,7 @@ _sample_request = msgspec.json.Decoder(SampleRequest)
 
 def parse_sample_request(body: bytes) -> SampleRequest:
     """Raises MalformedError."""
-    request = parse(body, _sample_request)
-    for name in ("topk_prompt_logprobs", "topk_sample_logprobs"):
-        if getattr(request, name):
-            raise MalformedError(f"{name} is not supported by this server: leave it out or send 0.")
-    return request
+    return parse(body, _sample_request)
 
 
 def prompt_tokens(prompt: Prompt) -> bytes:
@@ -140,7 +137,7 @@ def completion_body(model: str, request: SampleRequest, prompt: bytes) -> bytes:
         "model": model,
         "prompt": msgspec.Raw(prompt),
         "n": request.samples,
-        "logprobs": 1,
+        "logprobs": max(1, request.topk_sample_logprobs or 0),
         "stream": False,
         "return_token_ids": True,
     }
@@ -150,6 +147,8 @@ def completion_body(model: str, request: SampleRequest, prompt: bytes) -> bytes:
     if params.stop:
         ids = isinstance(params.stop, list) and isinstance(params.stop[0], int)
         fields["stop_token_ids" if ids else "stop"] = params.stop
-    if request.prompt_logprobs:
-        fields["prompt_logprobs"] = 1
+    if request.topk_sample_logprobs:
+        fields["return_tokens_as_token_ids"] = True
+    if request.prompt_logprobs or request.topk_prompt_logprobs:
+        fields["prompt_logprobs"] = max(1, request.topk_prompt_logprobs or 0)
     return msgspec.json.encode(fields)

@@ -16,9 +16,18 @@ from tests.integration.stack import stack
 SAMPLES, MAX_TOKENS = 50, 300
 
 
-@pytest.mark.parametrize("profile", ["seed-equivalent", "full"])
-def test_the_real_sdk_gets_the_corpus(free_port: Callable[[], int], profile: str) -> None:
-    with stack(free_port(), free_port(), profile, "fixed:20ms") as url:
+@pytest.mark.parametrize(
+    ("profile", "server_args"),
+    [
+        ("seed-equivalent", []),
+        ("full", []),
+        ("lean", ["--inline-limit", "1KB"]),
+        ("lean", ["--session-polling"]),
+        ("lean", ["--session-polling", "--inline-limit", "1KB"]),
+    ],
+)
+def test_the_real_sdk_gets_the_corpus(free_port: Callable[[], int], profile: str, server_args: list[str]) -> None:
+    with stack(free_port(), free_port(), profile, "fixed:20ms", *server_args) as url:
         client = [sys.executable, "-W", "ignore", str(Path(__file__).parent / "sdk_client.py")]
         result = subprocess.run(
             [*client, url, str(SAMPLES), str(MAX_TOKENS)], capture_output=True, text=True, timeout=120

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_under_test.decode import BadBodyError, _skim, sample_response
+from server_under_test.decode import BadBodyError, Wanted, _skim, sample_response
 from server_under_test.http_answer import Body
 from server_under_test.proto import SampleResponse
 from server_under_test.results_json import sample_response_json
@@ -21,8 +21,9 @@ def decode(
     document: object, samples: int = 1, max_tokens: int | None = None, prompt: list[int] | None = None
 ) -> SampleResponse:
     text = document if isinstance(document, bytes) else json.dumps(document, separators=(",", ":")).encode()
+    wanted = Wanted(samples=samples, max_tokens=max_tokens, prompt=prompt, prompt_logprobs=prompt is not None)
     buffer = bytearray(b"head" + text + b"tail of an earlier body}")
-    return SampleResponse.FromString(sample_response(Body(buffer, 4, 4 + len(text)), samples, max_tokens, prompt))
+    return SampleResponse.FromString(sample_response(Body(buffer, 4, 4 + len(text)), wanted))
 
 
 def float32(number: float | None) -> bytes:

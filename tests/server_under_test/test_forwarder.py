@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from server_under_test.completions import Completions
+from server_under_test.decode import Wanted
 from server_under_test.forwarder import Forwarder, Job
 from server_under_test.futures import State
 from server_under_test.store import FutureStore, KeepFor
@@ -26,7 +27,7 @@ def test_a_job_abandoned_before_it_ran_gives_its_slot_to_the_next() -> None:
         engine: Any = NoEngine()
         forwarder = Forwarder(store, engine, limit=1)
         first, second = store.submit(None, b"", 0.0)[0], store.submit(None, b"", 0.0)[0]
-        job = Job(b"", 1, None, None)
+        job = Job(b"", Wanted(samples=1))
         forwarder.forward(first, job)
         forwarder.abandon(first)
         forwarder.forward(second, job)

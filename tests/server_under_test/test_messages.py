@@ -85,7 +85,7 @@ def test_prompts_are_forwarded_whole_however_they_are_written(chunks: list[list[
         (request(prompt={"chunks": 5}), r"\$\.prompt\.chunks"),
         (request(prompt={"chunks": [{}]}), r"tokens.*\$\.prompt\.chunks\[0\]"),
         ({"sampling_params": {}}, "prompt"),
-        (request(topk_sample_logprobs=3), "topk_sample_logprobs is not supported"),
+        (request(topk_sample_logprobs=21), r"\$\.topk_sample_logprobs"),
         (request(seq_id="1"), r"\$\.seq_id"),
         ([], "object"),
     ],
