@@ -74,7 +74,7 @@ format: $(VENV)/dev
 # uv resolves for every supported Python at once.
 lock: $(VENV)/made
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check uv
-	for extra in "runtime" "dev --extra dev"; do set -- $$extra; name=$$1; shift; \
+	for extra in "runtime --extra json-reencode" "dev --extra json-reencode --extra dev"; do set -- $$extra; name=$$1; shift; \
 		{ echo "# Tested versions of every dependency, direct and indirect. Made by: make lock"; \
 		  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $$* pyproject.toml; } \
 		> requirements/$$name.txt; done

@@ -11,6 +11,7 @@ import resource
 import secrets
 import signal
 import sys
+from typing import get_args
 from urllib.parse import urlsplit
 
 import uvloop
@@ -20,6 +21,7 @@ from server_under_test.access import Connections, keep_requests_out_of_the_log
 from server_under_test.app import Server, ServerOptions
 from server_under_test.engine_client import EngineClient
 from server_under_test.futures_api import FutureOptions
+from server_under_test.result_path import PathName, ProtoOnce, ResultPath
 from server_under_test.store import KeepFor
 
 EXIT_USAGE = 2
@@ -65,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8001, help="port to listen on")
     parser.add_argument("--engine", default="http://127.0.0.1:8000", metavar="URL", help="the vLLM engine")
+    parser.add_argument(
+        "--result-path",
+        choices=get_args(PathName),
+        default="proto-once",
+        help="encode each result once, or, to compare with, store JSON and encode it at every retrieval",
+    )
     parser.add_argument("--engine-connections", type=int, default=2048, help="requests at the engine at once")
     parser.add_argument("--max-outstanding", type=int, default=200_000, help="futures outstanding, past them 429")
     parser.add_argument("--max-held", type=_size, default="16GB", metavar="SIZE", help="results held, past them 429")
@@ -143,7 +151,7 @@ async def _serve(options: argparse.Namespace) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _stop_or_exit, stop)
     engine = EngineClient(options.engine, options.engine_timeout, options.engine_connect_deadline)
-    server = Server(_server_options(options), engine, boot=secrets.token_hex(8))
+    server = Server(_server_options(options), engine, _result_path(options.result_path), boot=secrets.token_hex(8))
     # handler_cancellation: a client that goes away ends its poll, which is then neither held nor answered.
     runner = web.AppRunner(server.app(), handler_cancellation=True, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
@@ -167,6 +175,14 @@ def _stop_or_exit(stop: asyncio.Event) -> None:
     if stop.is_set():
         os._exit(EXIT_STOPPED_TWICE)
     stop.set()
+
+
+def _result_path(name: PathName) -> ResultPath:
+    if name == "proto-once":
+        return ProtoOnce()
+    from server_under_test.json_reencode import JsonReencode  # with its libraries, which the other path does without
+
+    return JsonReencode()
 
 
 def _server_options(options: argparse.Namespace) -> ServerOptions:

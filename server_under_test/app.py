@@ -16,6 +16,7 @@ from server_under_test.forwarder import Forwarder
 from server_under_test.futures import Failure
 from server_under_test.futures_api import FutureOptions, FuturesApi
 from server_under_test.metrics import Metrics
+from server_under_test.result_path import ResultPath
 from server_under_test.sessions import Sessions
 from server_under_test.sessions_api import SessionsApi
 from server_under_test.store import FutureStore, KeepFor
@@ -40,17 +41,17 @@ class ServerOptions:
 class Server:
     """boot: distinguishes this process's ids from those of any other."""
 
-    def __init__(self, options: ServerOptions, engine: EngineClient, boot: str) -> None:
+    def __init__(self, options: ServerOptions, engine: EngineClient, result_path: ResultPath, boot: str) -> None:
         self._options = options
         # Microseconds since 1970: no boot gives out so many cursors that the next one would begin below its last.
         completions = Completions(first_cursor=time.time_ns() // 1000)
         self._store = FutureStore(options.keep_for, boot, completions)
-        self._forwarder = Forwarder(self._store, engine, options.engine_connections)
+        self._forwarder = Forwarder(self._store, engine, options.engine_connections, result_path)
         self.metrics = Metrics(self._store, self._forwarder)
         sessions = Sessions(boot)
         self._sessions_api = SessionsApi(sessions, options.session_polling)
         self._futures_api = FuturesApi(
-            options.futures, self._store, completions, sessions, self._forwarder, self.metrics
+            options.futures, self._store, completions, sessions, self._forwarder, result_path, self.metrics
         )
 
     def app(self) -> web.Application:

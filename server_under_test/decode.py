@@ -19,8 +19,8 @@ import simdjson
 from server_under_test.http_answer import Body
 from server_under_test.proto import SampledSequence, SampleResponse, StopReason, TopkLogprobs
 
-_TOKEN_ID = "token_id:"  # before the number, when vLLM is asked for return_tokens_as_token_ids
-_NO_LOGPROB = -99999.0  # of an empty cell, with token 0
+TOKEN_ID = "token_id:"  # before the number, when vLLM is asked for return_tokens_as_token_ids
+NO_LOGPROB = -99999.0  # of an empty cell, with token 0
 
 _STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
@@ -96,6 +96,8 @@ def _sequence(choice: Choice, max_tokens: int | None) -> SampledSequence:
         )
     if len(choice.logprobs) != count:
         raise BadBodyError(f"The engine sent {count} tokens but {len(choice.logprobs)} logprobs.")
+    if choice.topk is not None and choice.topk.length != count:
+        raise BadBodyError(f"The engine sent {count} tokens but {choice.topk.length} top_logprobs.")
     if not isinstance(choice.finish_reason, str) or choice.finish_reason not in _STOP_REASONS:
         raise BadBodyError(f"The engine ended the generation with the reason {choice.finish_reason!r}.")
     tokens = choice.token_ids.astype("<i4")
@@ -254,7 +256,7 @@ def _topk_sampled_logprobs(positions: Any, k: int) -> TopkLogprobs:
     entries: Sequence[Any] = positions  # objects, or simdjson's proxies for them
     try:
         rows = [
-            [(int(name.removeprefix(_TOKEN_ID)), float(value)) for name, value in entry.items()] if entry else []
+            [(int(name.removeprefix(TOKEN_ID)), float(value)) for name, value in entry.items()] if entry else []
             for entry in entries
         ]
     except (TypeError, ValueError, AttributeError) as error:
@@ -265,7 +267,7 @@ def _topk_sampled_logprobs(positions: Any, k: int) -> TopkLogprobs:
 def _topk(rows: Sequence[list[tuple[int, float]]], k: int) -> TopkLogprobs:
     """Of each row the k likeliest, likelier ones first."""
     ids = np.zeros((len(rows), k), "<i4")
-    logprobs = np.full((len(rows), k), _NO_LOGPROB, "<f4")
+    logprobs = np.full((len(rows), k), NO_LOGPROB, "<f4")
     for at, row in enumerate(rows):
         row.sort(key=lambda entry: -entry[1])
         for column, (token, logprob) in enumerate(row[:k]):

@@ -10,9 +10,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from server_under_test.decode import BadBodyError, Wanted, sample_response
+from server_under_test.decode import BadBodyError, Wanted
 from server_under_test.engine_client import EngineClient, EngineError
 from server_under_test.futures import Failure, Future
+from server_under_test.result_path import ResultPath
 from server_under_test.retries import Reason
 from server_under_test.store import FutureStore
 
@@ -31,10 +32,11 @@ class Job(NamedTuple):
 class Forwarder:
     """Runs jobs first come first served, ``limit`` at once. A job that waits is an entry in a queue, not a task."""
 
-    def __init__(self, store: FutureStore, engine: EngineClient, limit: int) -> None:
+    def __init__(self, store: FutureStore, engine: EngineClient, limit: int, result_path: ResultPath) -> None:
         self._store = store
         self._engine = engine
         self._limit = limit
+        self._result_path = result_path
         self._waiting: OrderedDict[Future, Job] = OrderedDict()
         self._running: dict[Future, asyncio.Task[None]] = {}
 
@@ -82,7 +84,7 @@ class Forwarder:
 
     async def _get_result(self, future: Future, job: Job) -> None:
         try:
-            result = await self._engine.complete(job.body, lambda answer: sample_response(answer, job.wanted))
+            result = await self._engine.complete(job.body, lambda body: self._result_path.keep(body, job.wanted))
         except (EngineError, BadBodyError) as error:
             self._store.fail(future, Failure(str(error), "server"), time.monotonic())
         except Exception:

@@ -30,7 +30,7 @@ from server_under_test.messages import (
     prompt_tokens,
 )
 from server_under_test.metrics import Metrics
-from server_under_test.results_json import sample_response_json
+from server_under_test.result_path import ResultPath
 from server_under_test.sessions import Sessions
 from server_under_test.store import ConflictError, FutureStore, Gone
 
@@ -65,6 +65,7 @@ class FuturesApi:
         completions: Completions,
         sessions: Sessions,
         forwarder: Forwarder,
+        result_path: ResultPath,
         metrics: Metrics,
     ) -> None:
         self._options = options
@@ -72,6 +73,7 @@ class FuturesApi:
         self._completions = completions
         self._sessions = sessions
         self._forwarder = forwarder
+        self._result_path = result_path
         self._metrics = metrics
         self.closing = False
 
@@ -141,9 +143,9 @@ class FuturesApi:
             future.announced = True
             return json_answer({"status": "complete_metadata", "response_payload_size": len(future.result)})
         if PROTOBUF in request.headers.get("Accept", ""):
-            return await self._deliver(request, future, future.result, PROTOBUF)
+            return await self._deliver(request, future, await self._result_path.protobuf(future.result), PROTOBUF)
         if future.json is None:
-            self._store.keep_json(future, sample_response_json(future.result))
+            self._store.keep_json(future, await self._result_path.json(future.result))
         return await self._deliver(request, future, future.json or b"", "application/json")
 
     def _is_to_be_announced(self, future: Future) -> bool:

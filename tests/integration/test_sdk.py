@@ -22,6 +22,7 @@ SAMPLES, MAX_TOKENS = 50, 300
         ("seed-equivalent", []),
         ("full", []),
         ("lean", ["--inline-limit", "1KB"]),
+        ("lean", ["--result-path", "json-reencode"]),
         ("lean", ["--session-polling"]),
         ("lean", ["--session-polling", "--inline-limit", "1KB"]),
     ],
