@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from server_under_test.http_answer import AnswerReader, BadAnswerError, Body, Buffers
+from server_under_test.receiving import Intake, Pace
 from server_under_test.retries import Reason, Retries
 
 T = TypeVar("T")
@@ -20,6 +21,9 @@ CONNECT_TIMEOUT_S = 30.0
 # the engine may have been at work on the request.
 KEEP_ALIVE_RACE_S = 1.0
 _REFUSALS = (429, 503)
+RECEIVED_AT_ONCE = 8
+STALL_S = 0.1
+DECODE_BUDGET_S = 0.01
 
 
 class EngineError(Exception):
@@ -54,6 +58,8 @@ class EngineClient:
             "Content-Type: application/json\r\nAccept: application/json\r\nContent-Length: "
         ).encode("ascii")
         self._buffers = Buffers()
+        self._intake = Intake(RECEIVED_AT_ONCE, STALL_S)
+        self._pace = Pace(DECODE_BUDGET_S)
         self._idle: list[_Connection] = []
 
     async def complete(self, body: bytes, decode: Callable[[Body], T]) -> T:
@@ -112,9 +118,10 @@ class EngineClient:
             if "json" not in answer.content_type:
                 content_type = answer.content_type or "no content type"
                 raise EngineError(f"The engine answered 200 with {content_type}: {_beginning(answer.body)}")
-            return decode(answer.body)
+            return await self._pace.do(lambda: decode(answer.body))
         finally:
             answer.release()
+            self._intake.done(answer)
 
     async def _connection(self) -> _Connection:
         while self._idle:
@@ -127,7 +134,9 @@ class EngineClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, protocol = await loop.create_connection(lambda: _Connection(self._buffers), self._host, self._port)
+                _, protocol = await loop.create_connection(
+                    lambda: _Connection(self._buffers, self._intake), self._host, self._port
+                )
         except TimeoutError as error:
             sentence = f"The engine did not accept a connection within {CONNECT_TIMEOUT_S:.0f} s."
             raise _NotExecutedError(sentence, Reason.CONNECT) from error
@@ -143,10 +152,12 @@ class EngineClient:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One connection, one request at a time."""
+    """One connection, one request at a time. intake: says when a long answer is received."""
 
-    def __init__(self, buffers: Buffers) -> None:
+    def __init__(self, buffers: Buffers, intake: Intake) -> None:
         self._buffers = buffers
+        self._intake = intake
+        self._has_turn = False
         self._transport: asyncio.Transport | None = None
         self._reader: AnswerReader | None = None
         self._done: asyncio.Future[AnswerReader] | None = None
@@ -171,6 +182,7 @@ class _Connection(asyncio.BufferedProtocol):
         except asyncio.CancelledError:
             if done.done() and not done.cancelled() and done.exception() is None:
                 done.result().release()  # it came at the very moment at which nobody wanted it any more
+                self._intake.done(done.result())
             raise
         finally:
             self._done = None
@@ -211,6 +223,17 @@ class _Connection(asyncio.BufferedProtocol):
             return
         if self._reader.complete:
             self._hand_over()
+        elif self._has_turn:
+            self._intake.progress(self._reader)
+        elif self._reader.is_long:
+            self._has_turn = self._intake.ask(self._reader, self._begin)
+            if not self._has_turn and self._transport is not None:
+                self._transport.pause_reading()
+
+    def _begin(self) -> None:
+        self._has_turn = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -236,16 +259,20 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _hand_over(self) -> None:
         reader, self._reader = self._reader, None
+        self._has_turn = False
         assert reader is not None
         if self._done is not None and not self._done.done():
             self._done.set_result(reader)
         else:  # nobody waits any more
             reader.release()
+            self._intake.done(reader)
 
     def _drop_reader(self) -> None:
         if self._reader is not None:
             self._reader.release()
+            self._intake.done(self._reader)
             self._reader = None
+            self._has_turn = False
 
 
 def _seconds(retry_after: str) -> float | None:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import httptools
 
+# Enough for the headers, and for all of a short answer. A longer one gets a buffer of its size when it is received.
+FIRST_BYTES = 16 * 1024
 BUFFER_BYTES = 256 * 1024
 SPARE_BUFFERS = 64
 MAX_HEAD_BYTES = 64 * 1024
@@ -44,8 +46,13 @@ class Buffers:
     """Memory to receive into. What was given back last goes out first: it is warm, and large enough for its kind."""
 
     def __init__(self) -> None:
+        self._first: list[bytearray] = []
         self._spare: list[bytearray] = []
         self._spare_bytes = 0
+
+    def take_first(self) -> bytearray:
+        """A buffer of FIRST_BYTES."""
+        return self._first.pop() if self._first else bytearray(FIRST_BYTES)
 
     def take(self, at_least: int = BUFFER_BYTES) -> bytearray:
         """A buffer of ``at_least`` bytes; what is in it is of no meaning."""
@@ -55,6 +62,10 @@ class Buffers:
         return bytearray(max(at_least, BUFFER_BYTES))
 
     def give_back(self, buffer: bytearray) -> None:
+        if len(buffer) == FIRST_BYTES:
+            if len(self._first) < SPARE_BUFFERS:
+                self._first.append(buffer)
+            return
         self._spare.append(buffer)
         self._spare_bytes += len(buffer)
         while len(self._spare) > SPARE_BUFFERS or self._spare_bytes > SPARE_BYTES:
@@ -74,7 +85,7 @@ class AnswerReader:
         self.keep_alive = False
         self.complete = False
         self._buffers = buffers
-        self._buffer = buffers.take()
+        self._buffer = buffers.take_first()
         self._filled = 0
         self._body_start: int | None = None
         self._length: int | None = None
@@ -94,8 +105,17 @@ class AnswerReader:
         start = self._body_start or 0
         return Body(self._buffer, start, self._filled if self._length is None else start + self._length)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether its headers have come and the rest of it needs another buffer."""
+        return self._length is not None and len(self._buffer) < (self._body_start or 0) + self._length
+
     def room(self) -> memoryview:
         """Where the next bytes go, never empty while the answer is incomplete."""
+        if self.is_long:
+            self._move_to(self._buffers.take((self._body_start or 0) + (self._length or 0)))
+        elif self._filled == len(self._buffer):  # headers that do not end
+            self._move_to(self._buffers.take(2 * MAX_HEAD_BYTES))
         return memoryview(self._buffer)[self._filled :]
 
     def received(self, count: int) -> None:
@@ -144,8 +164,6 @@ class AnswerReader:
             self._parse(self._body_start)
         elif self._length > MAX_BODY_BYTES:
             raise BadAnswerError(f"It announces {self._length} bytes, and at most {MAX_BODY_BYTES} are read.")
-        elif len(self._buffer) < self._body_start + self._length:
-            self._move_to(self._buffers.take(self._body_start + self._length))
 
     def _skip_interim(self, end: int) -> None:
         """An answer such as 100 Continue comes before the one that counts."""

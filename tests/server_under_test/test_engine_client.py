@@ -7,6 +7,7 @@ from unittest.mock import create_autospec
 
 from server_under_test.engine_client import EngineClient, _Connection
 from server_under_test.http_answer import Body, Buffers
+from server_under_test.receiving import Intake
 from server_under_test.retries import Reason
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -21,7 +22,7 @@ def test_bytes_after_the_answer_make_the_connection_unusable() -> None:
     """Else the next request on it would read them as the beginning of its own answer."""
 
     async def unasked(before_the_caller_runs: bool) -> None:
-        connection = _Connection(Buffers())
+        connection = _Connection(Buffers(), Intake(8, 0.1))
         connection.connection_made(create_autospec(asyncio.Transport))
         request = asyncio.create_task(connection.request(b"request"))
         await asyncio.sleep(0)

@@ -1,0 +1,103 @@
+"""``python -m tests.integration.bench_burst``: a burst of results at the server, and what it does to everybody else.
+
+All futures are done at the engine and held there; then they are let go at once. Meanwhile a client with a new
+connection for each request asks for the server's health, and the server measures the lag of its event loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import sys
+import threading
+import time
+
+import psutil
+
+from mockengine import RunningEngine, running
+from tests.server_under_test.client import Client, server
+from tests.waiting import wait_for
+
+PACE_S = 0.02
+
+
+class Canary:
+    """Asks again and again, each time over a new connection."""
+
+    def __init__(self, port: int) -> None:
+        self.times_s: list[float] = []
+        self.failures = 0
+        self._port = port
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(PACE_S):
+            began_s = time.monotonic()
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+            try:
+                connection.request("GET", "/api/v1/healthz")
+                connection.getresponse().read()
+            except OSError:
+                self.failures += 1
+            connection.close()
+            self.times_s.append(time.monotonic() - began_s)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=int, default=2048)
+    parser.add_argument("--tokens", type=int, default=32_768)
+    parser.add_argument("--profile", default="full")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--server-args", default="", help="further options of the server")
+    options = parser.parse_args()
+    print(f"{options.results:,} results of {options.tokens:,} tokens at once, body profile {options.profile}")
+    names = ("all ready", "worst lag", "canary p99", "worst", "failures", "peak RSS", "RSS after")
+    print(" " * 8 + "".join(f"{name:>12}" for name in names))
+    with (
+        running(service_time="fixed:0s", slots=options.results, body_profile=options.profile) as engine,
+        server(engine.url, "--engine-connections", str(options.results), *options.server_args.split()) as client,
+    ):
+        for number in range(options.rounds):
+            engine.hold()
+            seeds = range(number * options.results, (number + 1) * options.results)
+            ids = [submit(client, seed, options.tokens) for seed in seeds]
+            wait_for(lambda: engine.held() == options.results, within_s=120)
+            print(f"round {number + 1:2}{one_round(engine, client, len(ids) * (number + 1))}", flush=True)
+    return 0
+
+
+def submit(client: Client, seed: int, tokens: int) -> str:
+    params = {"max_tokens": tokens, "seed": seed}
+    return client.submit(sampling_params=params, base_model="mock", num_samples=1)
+
+
+def one_round(engine: RunningEngine, client: Client, ready: int) -> str:
+    process = psutil.Process(client.process.pid)
+    canary = Canary(client.port)
+    began_s, lag_s, rss = time.monotonic(), 0.0, 0
+    engine.release()
+    while True:
+        metrics = client.metrics()
+        lag_s = max(lag_s, metrics["server_event_loop_lag_max_seconds"])
+        rss = max(rss, process.memory_info().rss)
+        if metrics["server_futures_totalready"] >= ready:
+            break
+        time.sleep(0.2)
+    took_s = time.monotonic() - began_s
+    canary.stop()
+    times_s = sorted(canary.times_s)
+    return (
+        f"{took_s:10.1f} s{lag_s * 1e3:9.0f} ms{times_s[int(len(times_s) * 0.99) - 1] * 1e3:9.0f} ms"
+        f"{times_s[-1] * 1e3:9.0f} ms{canary.failures:12}{rss / 1e6:9.0f} MB{process.memory_info().rss / 1e6:9.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
