@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar, cast
@@ -22,6 +23,7 @@ CONNECT_TIMEOUT_S = 30.0
 KEEP_ALIVE_RACE_S = 1.0
 _REFUSALS = (429, 503)
 RECEIVED_AT_ONCE = 8
+RECEIVE_BUFFER_BYTES = 256 * 1024
 STALL_S = 0.1
 DECODE_BUDGET_S = 0.01
 
@@ -203,6 +205,9 @@ class _Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        # A burst waits in the kernel until its turn comes. Buffers that tune themselves grow to megabytes for each
+        # connection; all of them together pass the kernel's limit for TCP, past which it drops packets (tcp(7), tcp_mem).
+        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._reader is None:  # taken only now: a connection that waits for the engine holds no memory

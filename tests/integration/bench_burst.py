@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--server-args", default="", help="further options of the server")
     options = parser.parse_args()
     print(f"{options.results:,} results of {options.tokens:,} tokens at once, body profile {options.profile}")
-    names = ("all ready", "worst lag", "canary p99", "worst", "failures", "peak RSS", "RSS after")
+    names = ("all ready", "server CPU", "engine CPU", "worst lag", "canary p99", "worst", "failures", "peak RSS")
     print(" " * 8 + "".join(f"{name:>12}" for name in names))
     with (
         running(service_time="fixed:0s", slots=options.results, body_profile=options.profile) as engine,
@@ -81,6 +81,7 @@ def submit(client: Client, seed: int, tokens: int) -> str:
 def one_round(engine: RunningEngine, client: Client, ready: int) -> str:
     process = psutil.Process(client.process.pid)
     canary = Canary(client.port)
+    spent_s = [cpu_s(pid) for pid in (client.process.pid, engine.pid)]
     began_s, lag_s, rss = time.monotonic(), 0.0, 0
     engine.release()
     while True:
@@ -93,10 +94,16 @@ def one_round(engine: RunningEngine, client: Client, ready: int) -> str:
     took_s = time.monotonic() - began_s
     canary.stop()
     times_s = sorted(canary.times_s)
+    server_s, engine_s = (cpu_s(pid) - s for pid, s in zip((client.process.pid, engine.pid), spent_s, strict=True))
     return (
-        f"{took_s:10.1f} s{lag_s * 1e3:9.0f} ms{times_s[int(len(times_s) * 0.99) - 1] * 1e3:9.0f} ms"
-        f"{times_s[-1] * 1e3:9.0f} ms{canary.failures:12}{rss / 1e6:9.0f} MB{process.memory_info().rss / 1e6:9.0f} MB"
+        f"{took_s:10.1f} s{server_s:10.1f} s{engine_s:10.1f} s{lag_s * 1e3:9.0f} ms{times_s[int(len(times_s) * 0.99) - 1] * 1e3:9.0f} ms"
+        f"{times_s[-1] * 1e3:9.0f} ms{canary.failures:12}{rss / 1e6:9.0f} MB"
     )
+
+
+def cpu_s(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
 
 
 if __name__ == "__main__":
