@@ -15,6 +15,7 @@ from server_under_test.engine_client import EngineClient
 from server_under_test.forwarder import Forwarder
 from server_under_test.futures import Failure
 from server_under_test.futures_api import FutureOptions, FuturesApi
+from server_under_test.memory import Trimmer
 from server_under_test.metrics import Metrics
 from server_under_test.result_path import ResultPath
 from server_under_test.sessions import Sessions
@@ -48,6 +49,7 @@ class Server:
         self._store = FutureStore(options.keep_for, boot, completions)
         self._forwarder = Forwarder(self._store, engine, options.engine_connections, result_path)
         self.metrics = Metrics(self._store, self._forwarder)
+        self._trimmer = Trimmer(self.metrics.trim_s.observe)
         sessions = Sessions(boot)
         self._sessions_api = SessionsApi(sessions, options.session_polling)
         self._futures_api = FuturesApi(
@@ -75,6 +77,7 @@ class Server:
             await asyncio.sleep(self._options.sweep_interval_s)
             for overdue in self._store.expire(time.monotonic()):
                 self._forwarder.abandon(overdue)
+            self._trimmer.freed(self._store.freed_bytes)
 
     async def drain(self, deadline_s: float) -> None:
         """Take nothing new, let what is outstanding end and be fetched by those who wait; fail what has not by then."""

@@ -206,7 +206,7 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         # A burst waits in the kernel until its turn comes. Buffers that tune themselves grow to megabytes for each
-        # connection; all of them together pass the kernel's limit for TCP, past which it drops packets (tcp(7), tcp_mem).
+        # connection, and all of them together past the kernel's limit for TCP, where packets are dropped (tcp_mem).
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     def get_buffer(self, sizehint: int) -> memoryview:

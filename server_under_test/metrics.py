@@ -28,6 +28,12 @@ class Metrics:
             buckets=LAG_BUCKETS_S,
         )
         self.lag_monitor = LagMonitor(lag.observe)
+        self.trim_s = Histogram(
+            "server_heap_trim_seconds",
+            "How long it took to give freed memory back.",
+            registry=self._registry,
+            buckets=LAG_BUCKETS_S,
+        )
         self.results_served = Counter("server_results_served", "Complete deliveries.", registry=self._registry)
         self.result_bytes_served = Counter(
             "server_results_served_bytes", "Bytes of complete deliveries.", registry=self._registry
