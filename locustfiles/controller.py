@@ -204,4 +204,5 @@ class Controller:
             verification="shape" if self._settings.engine is None else "corpus",
             ended=ended,
             cut_reason=self._cut_reason,
+            thresholds=self._settings.thresholds,
         )

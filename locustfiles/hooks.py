@@ -26,15 +26,12 @@ from locustfiles.processes import ProcessError, die_with_parent
 from locustfiles.settings import Settings, SettingsError, add_arguments, settings_from
 from locustfiles.terminal import Progress, print_verdict
 from locustfiles.worker import WorkerRun, begin_run, current_run, current_run_or_none
+from reports.exit_codes import EXIT_CODES, EXIT_USAGE
 from reports.run_folder import RunFolderError
 
 REPORT = "repoll_report"
 DRAIN = "repoll_drain"
 REPORT_EVERY_S = 1.0
-
-# 1 is what CI takes for "failed"; 2 is the convention for a mistake in the command line.
-EXIT_CODES = {"pass": 0, "fail": 1, "invalid": 3}
-EXIT_USAGE = 2
 
 _UserErrors = (SettingsError, preflight.PreflightError, ProcessError, RunFolderError)
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from locustfiles.ledger import share
 from locustfiles.lengths import LengthsError, parse_lengths
 from locustfiles.settings import Settings
+from reports.thresholds import parse_threshold
 
 # Files of a process beside its connections: standard streams, event loops, logs, listening sockets.
 SPARE_FILES = 100
@@ -30,6 +31,7 @@ def check(settings: Settings) -> None:
         parse_lengths(settings.lengths, settings.prompt_tokens, settings.max_tokens, settings.seed)
     except LengthsError as error:
         raise PreflightError(str(error)) from error
+    check_thresholds(settings)
     check_files(settings, open_files_limit())
     check_ports_of_clients(settings, ephemeral_ports())
     if settings.engine is None:
@@ -38,6 +40,23 @@ def check(settings: Settings) -> None:
         _check_port_free(settings.engine.port, "--engine-port")
     if settings.server is not None:
         _check_port_free(settings.server.port, "--server-port")
+
+
+def check_thresholds(settings: Settings) -> None:
+    """A threshold on what this run does not measure could only make it invalid. Raises PreflightError."""
+    unobserved = "nothing is observed (--observe)" if settings.observe == "none" else None
+    unseen = {
+        "load": None,
+        "target": unobserved,
+        "engine": "the engine is not started here" if settings.engine is None else unobserved,
+    }
+    for threshold in map(parse_threshold, settings.thresholds):
+        for quantity in threshold.quantities:
+            if unseen[quantity.source]:
+                raise PreflightError(
+                    f"The threshold '{threshold.text}' needs {quantity.name}, which is not measured: "
+                    f"{unseen[quantity.source]}."
+                )
 
 
 def open_files_limit() -> int:

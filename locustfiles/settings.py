@@ -1,4 +1,4 @@
-"""What a run is asked to do: Locust options in, checked and frozen settings out. Pure."""
+"""What a run is asked to do: Locust options in, checked and frozen settings out. Pure, but for a file of thresholds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import msgspec
 from locustfiles.durations import parse_duration
 from locustfiles.polling import PRESETS
 from mockengine.corpus import PROFILES, BodyProfile
+from reports.threshold_files import asked_thresholds
+from reports.thresholds import ThresholdError
 
 SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
 SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
@@ -69,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str | None
     observe: str
     drain_s: float
+    thresholds: list[str]
     target_url: str
     engine: EngineSettings | None
     server: ServerSettings | None
@@ -135,6 +138,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how long a stopped run waits for its outstanding futures before it abandons them",
     )
+    _add(
+        load,
+        "--threshold",
+        action="append",
+        default=[],
+        metavar="'NAME < LIMIT'",
+        in_web_ui=False,
+        help="what the run has to keep to pass, such as 'failed == 0', 'future_p99 < 60s' or 'throughput >= 0.95 * "
+        "engine_ceiling'; may be given more than once. Names: see python -m reports check --help",
+    )
+    _add(
+        load,
+        "--thresholds",
+        default=None,
+        metavar="FILE",
+        in_web_ui=False,
+        help="a TOML file with thresholds = [...]; default: [tool.repoll] of ./pyproject.toml",
+    )
     engine = parser.add_argument_group("repoll: mock engine (not with --host)")
     _add(engine, "--engine-port", type=int, default=8000, help="port of the mock engine")
     _add(engine, "--slots", type=int, default=2048, help="requests that the engine serves at once")
@@ -189,10 +210,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add(group: Any, *args: str, **kwargs: Any) -> None:
+def _add(group: Any, *args: str, in_web_ui: bool = True, **kwargs: Any) -> None:
     action = group.add_argument(*args, **kwargs)
     # What Locust's own parser sets on its actions, and an argument group does not: the start form asks for it.
-    action.include_in_web_ui = True
+    action.include_in_web_ui = in_web_ui
     action.is_secret = action.is_required = action.is_multiple = False
 
 
@@ -225,10 +246,18 @@ def settings_from(options: argparse.Namespace) -> Settings:
         run_dir=options.run_dir or None,
         observe=_observe(options.observe, their_url),
         drain_s=options.drain,
+        thresholds=_thresholds(options),
         target_url=their_url or (server.url if server else ""),
         engine=engine,
         server=server,
     )
+
+
+def _thresholds(options: argparse.Namespace) -> list[str]:
+    try:
+        return asked_thresholds(options.threshold, options.thresholds, Path.cwd())
+    except ThresholdError as error:
+        raise SettingsError(str(error)) from error
 
 
 def _at_least(least: int, option: str, found: int) -> None:

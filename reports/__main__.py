@@ -1,28 +1,33 @@
-"""The command line: ``python -m reports observe ...`` and ``python -m reports render RUN``."""
+"""The command line: ``python -m reports observe``, ``render`` and ``check``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from reports.errors import RunFolderError
+from reports.exit_codes import EXIT_CODES, EXIT_USAGE
 from reports.processes import ProcessNotFoundError, find_process
-
-_USAGE_ERROR = 2
+from reports.quantities import QUANTITIES
+from reports.thresholds import STATES, ThresholdError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, or 2 after a sentence that says what was wrong."""
+    """Run one command; the exit code is its own (see ``judge.EXIT_CODES``), or 2 after a sentence on what was wrong."""
     options = _parser().parse_args(arguments)
+    commands: dict[str, Callable[[argparse.Namespace], int]] = {
+        "observe": _observe,
+        "render": _render,
+        "check": _check,
+    }
     try:
-        _observe(options) if options.command == "observe" else _render(options)
-    except (ProcessNotFoundError, RunFolderError) as error:
+        return commands[options.command](options)
+    except (ProcessNotFoundError, RunFolderError, ThresholdError) as error:
         print(f"python -m reports: {error}", file=sys.stderr)
-        return _USAGE_ERROR
-    return 0
+        return EXIT_USAGE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,10 +52,22 @@ def _parser() -> argparse.ArgumentParser:
         "render", help="judge a run folder again and make its report.html anew", description="Make a run's report anew."
     )
     render.add_argument("run", metavar="RUN", type=Path, help="the run folder")
+
+    check = commands.add_parser(
+        "check",
+        help="judge a run folder by thresholds; exit code 0 pass, 1 fail, 2 usage, 3 invalid",
+        description="Judge a run by the given thresholds (by its own, if none is given), and make its reports anew.",
+        epilog="quantities: " + ", ".join(QUANTITIES),
+    )
+    check.add_argument("run", metavar="RUN", type=Path, help="the run folder")
+    check.add_argument(
+        "--threshold", metavar="'NAME < LIMIT'", action="append", default=[], help="may be given more than once"
+    )
+    check.add_argument("--thresholds", metavar="FILE", help="a TOML file with thresholds = [...], or a pyproject.toml")
     return parser
 
 
-def _observe(options: argparse.Namespace) -> None:
+def _observe(options: argparse.Namespace) -> int:
     from reports.observer import Observed, observe
 
     observed = Observed(
@@ -61,9 +78,10 @@ def _observe(options: argparse.Namespace) -> None:
         engine_metrics=options.engine_metrics,
     )
     observe(observed, options.out, options.interval)
+    return 0
 
 
-def _render(options: argparse.Namespace) -> None:
+def _render(options: argparse.Namespace) -> int:
     # The observer starts in this module too, and must not pay for numpy and matplotlib.
     from reports.conclude import render
     from reports.run_folder import RunFolder
@@ -71,6 +89,21 @@ def _render(options: argparse.Namespace) -> None:
     folder = RunFolder.open(options.run)
     document = render(folder)
     print(f"{document.run.verdict}: {folder.report_html}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from reports.conclude import render
+    from reports.run_folder import RunFolder
+    from reports.threshold_files import asked_thresholds
+
+    folder = RunFolder.open(options.run)
+    document = render(folder, asked_thresholds(options.threshold, options.thresholds) or None)
+    for result in document.thresholds:
+        print(f"{STATES[result.holds]}: {result.text} ({result.found})")
+    print(f"{document.run.verdict}: {' '.join(document.run.reasons)}")
+    print(f"report: {folder.report_html}")
+    return EXIT_CODES[document.run.verdict]
 
 
 def _url(text: str) -> str:

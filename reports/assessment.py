@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from reports.judge import judge
@@ -28,6 +29,7 @@ from reports.schema import (
 )
 from reports.series import column, growth, measured
 from reports.steady import Window, steady_window
+from reports.thresholds import judge_thresholds, parse_threshold
 
 
 def assess(
@@ -36,7 +38,10 @@ def assess(
     resources: Sequence[ResourceRow],
     environment: dict[str, Any],
 ) -> RunDocument:
-    """The whole document. Either series may be empty; what would come of it is then None."""
+    """The whole document. Either series may be empty; what would come of it is then None.
+
+    Raises ThresholdError when one of the facts' thresholds is none.
+    """
     observed = _Observed(facts, timeline, resources)
     steady = steady_window(timeline, observed.mean_service_time_s or 0.0)
     load = _load_use(facts)
@@ -46,16 +51,15 @@ def assess(
     engine = _engine_use(facts, observed, slots, use.engine)
     rules = limit_rules(load, use, facts.workload.arrivals)
     limited_by, why = _first_that_holds(rules)
-    verdict, reasons = judge(facts, load, target, engine)
-    return RunDocument(
+    document = RunDocument(
         schema_version=SCHEMA_VERSION,
         run=RunInfo(
             name=facts.name,
             started_utc=facts.started_utc,
             duration_s=facts.duration_s,
             command=facts.command,
-            verdict=verdict,
-            reasons=reasons,
+            verdict="invalid",
+            reasons=["Not judged yet."],
         ),
         workload=facts.workload,
         futures=facts.futures,
@@ -73,6 +77,15 @@ def assess(
         environment=environment,
         facts=facts,
     )
+    return _judged(document)
+
+
+def _judged(document: RunDocument) -> RunDocument:
+    """Thresholds speak of the figures of a document, so it is judged when it has all of them."""
+    thresholds = judge_thresholds(map(parse_threshold, document.facts.thresholds), document)
+    verdict, reasons = judge(document.facts, document.load, document.target, document.engine, thresholds)
+    run = msgspec.structs.replace(document.run, verdict=verdict, reasons=reasons)
+    return msgspec.structs.replace(document, run=run, thresholds=thresholds)
 
 
 class _Observed:

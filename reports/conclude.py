@@ -1,11 +1,15 @@
-"""The end of a run: everything recorded becomes run.json, histograms.json and report.html."""
+"""The end of a run: everything recorded becomes run.json, histograms.json and the three reports."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from reports import environment
 from reports.assessment import assess
+from reports.ci import junit_xml, summary
 from reports.run_folder import RunFolder
 from reports.schema import LoadFacts, RunDocument
 
@@ -18,13 +22,17 @@ def conclude(folder: RunFolder, facts: LoadFacts) -> RunDocument:
     return _write(folder, facts, environment.capture())
 
 
-def render(folder: RunFolder) -> RunDocument:
-    """Judge a run folder again, wherever it came from, and write its documents anew. Raises RunFolderError.
+def render(folder: RunFolder, thresholds: Sequence[str] | None = None) -> RunDocument:
+    """Judge a run folder again, wherever it came from, and write its documents anew.
 
-    A run that was killed is judged as its last checkpoint left it, with the rows written up to its end.
+    By other thresholds, if there are any, which then are the run's own. A run that was killed is judged as its last
+    checkpoint left it, with the rows written up to its end. Raises RunFolderError and ThresholdError.
     """
     document = folder.read_document()
-    return _write(folder, document.facts, document.environment)
+    facts = document.facts
+    if thresholds is not None:
+        facts = msgspec.structs.replace(facts, thresholds=list(thresholds))
+    return _write(folder, facts, document.environment)
 
 
 def _write(folder: RunFolder, facts: LoadFacts, recorded_environment: dict[str, Any]) -> RunDocument:
@@ -34,5 +42,7 @@ def _write(folder: RunFolder, facts: LoadFacts, recorded_environment: dict[str, 
     timeline, resources = folder.timeline(), folder.resources()
     document = assess(facts, timeline, resources, recorded_environment)
     folder.write_document(document)
-    folder.write_report(render_page(document, timeline, resources))
+    folder.write_reports(
+        html=render_page(document, timeline, resources), summary=summary(document), junit=junit_xml(document)
+    )
     return document

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reports.limits import saturation
-from reports.schema import EngineUse, LoadFacts, LoadUse, TargetUse, Verdict
+from reports.schema import EngineUse, LoadFacts, LoadUse, TargetUse, ThresholdResult, Verdict
+from reports.thresholds import broken, unmeasured
 
 
-def judge(facts: LoadFacts, load: LoadUse, target: TargetUse, engine: EngineUse) -> tuple[Verdict, list[str]]:
+def judge(
+    facts: LoadFacts, load: LoadUse, target: TargetUse, engine: EngineUse, thresholds: Sequence[ThresholdResult] = ()
+) -> tuple[Verdict, list[str]]:
     """The verdict and its reasons as sentences: those that make the run invalid first, then those that fail it.
 
     invalid: the run has not ended or was cut; the load generator was saturated; no future ended; results were not
     verified; the counts of load, target and engine do not add up (a count that is None was not measured and is not
-    compared).
-    fail: a future failed, was lost, doubled or foreign, or not every submitted future was delivered.
+    compared); what a threshold speaks of was not measured.
+    fail: a future failed, was lost, doubled or foreign, or not every submitted future was delivered; a threshold is
+    broken.
     """
     invalid = [*_not_whole(facts), *_saturated(load), *_unverified(facts)]
     if facts.ended is not None:
         invalid += _irreconcilable(facts, target.results_served, engine.finished)
-    failed = _failed(facts)
+    invalid += unmeasured(thresholds)
+    failed = [*_failed(facts), *broken(thresholds)]
     if invalid:
         return "invalid", invalid + failed
     if failed:
         return "fail", failed
-    return "pass", [f"All {facts.futures.delivered:,} futures were delivered once, and their results verified."]
+    passed = [f"All {facts.futures.delivered:,} futures were delivered once, and their results verified."]
+    return "pass", [*passed, *_held(thresholds)]
+
+
+def _held(thresholds: Sequence[ThresholdResult]) -> list[str]:
+    if not thresholds:
+        return []
+    return ["The threshold holds." if len(thresholds) == 1 else f"All {len(thresholds)} thresholds hold."]
 
 
 def _not_whole(facts: LoadFacts) -> list[str]:

@@ -13,6 +13,7 @@ from reports import formats
 from reports.headline import headline
 from reports.plots import phase_name, plots
 from reports.schema import ResourceRow, RunDocument, TimelineRow
+from reports.thresholds import STATES
 
 
 class Line(NamedTuple):
@@ -45,6 +46,7 @@ def render_page(document: RunDocument, timeline: Sequence[TimelineRow], resource
             ("Engine", _flat(facts.engine) if facts.engine else [Line("", "not ours")]),
             ("Environment", _flat(document.environment)),
         ],
+        states=STATES,
         formats=formats,
         phase_name=phase_name,
     )

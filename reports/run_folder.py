@@ -17,7 +17,7 @@ __all__ = ["RunFolder", "RunFolderError"]
 
 
 class RunFolder:
-    """A directory with run.json, histograms.json, timeline.csv, resources.csv, logs/ and report.html.
+    """A directory with run.json, histograms.json, timeline.csv, resources.csv, logs/ and the three reports.
 
     Every method raises RunFolderError when the disk or the content is not as it must be.
     """
@@ -30,6 +30,8 @@ class RunFolder:
         self.run_json = path / "run.json"
         self.histograms_json = path / "histograms.json"
         self.report_html = path / "report.html"
+        self.summary_md = path / "summary.md"
+        self.junit_xml = path / "junit.xml"
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
@@ -88,8 +90,10 @@ class RunFolder:
         facts = msgspec.structs.replace(document.facts, histograms=histograms)
         return msgspec.structs.replace(document, facts=facts)
 
-    def write_report(self, html: str) -> None:
+    def write_reports(self, *, html: str, summary: str, junit: bytes) -> None:
         self._replace(self.report_html, html.encode())
+        self._replace(self.summary_md, summary.encode())
+        self._replace(self.junit_xml, junit)
 
     def _replace(self, path: Path, content: bytes) -> None:
         # A reader finds the old file or the new one, never half of one. There is no fsync: a killed process loses

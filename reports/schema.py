@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-# History of schema_version: 1 the first.
+# History of schema_version: 1 the first (thresholds came later, and are none where they are missing).
 SCHEMA_VERSION = 1
 
 Verdict = Literal["pass", "fail", "invalid"]
@@ -124,6 +124,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     ended: Literal["complete", "cut"] | None = None
     cut_reason: str | None = None
     notes: list[str] = []
+    thresholds: list[str] = []  # as they were asked for, see reports.thresholds
 
 
 class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,6 +242,15 @@ class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class ThresholdResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A threshold, whether it holds (None: not measured), and what was found, as the rest of a sentence."""
+
+    text: str
+    holds: bool | None
+    found: str
+    value: float | None = None
+
+
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """``run.json``."""
 
@@ -259,3 +269,4 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     limits: list[LimitRule]
     environment: dict[str, Any]
     facts: LoadFacts
+    thresholds: list[ThresholdResult] = []

@@ -70,6 +70,21 @@ def test_a_small_soak_passes_and_leaves_a_whole_run_folder(tmp_path: Path, free_
         assert list(csv.DictReader(file))[-1]["delivered"] == "300"
 
 
+def test_a_broken_threshold_fails_the_run(tmp_path: Path, free_port: Ports) -> None:
+    run_dir = tmp_path / "run"
+    thresholds = ["failed == 0", "delivered < 300"]
+    args = [word for text in thresholds for word in ("--threshold", text)]
+    code, run, printed = soak(run_dir, *small(free_port), *args)
+    assert code == 1, printed
+    assert "fail: delivered < 300 is broken: delivered was 300." in printed
+    assert [(result["text"], result["holds"]) for result in run["thresholds"]] == [
+        ("failed == 0", True),
+        ("delivered < 300", False),
+    ]
+    assert (run_dir / "junit.xml").read_text().count("<failure") == 2
+    assert "delivered was 300" in (run_dir / "summary.md").read_text()
+
+
 def test_two_processes_share_the_count_exactly(tmp_path: Path, free_port: Ports) -> None:
     args = [*small(free_port, requests=501), *two_processes(free_port)]
     code, run, printed = soak(tmp_path / "run", *args)
@@ -127,6 +142,8 @@ def test_a_server_that_is_already_there_is_tested_with_host(tmp_path: Path, free
         (["--server-port", "{taken}"], "Port {taken} is taken by another program."),
         (["--service-time", "uniform:1s"], "A service time is one of fixed:TIME; lognormal:"),
         (["--host", "http://127.0.0.1:9"], "No server can be reached at http://127.0.0.1:9"),
+        (["--threshold", "futur_p99 < 60s"], "did you mean future_p99?"),
+        (["--threshold", "rss_peak < 9GB", "--observe", "none"], "nothing is observed"),
         (["--drain", "soon"], "expected a length of time such as 300s"),
     ],
 )

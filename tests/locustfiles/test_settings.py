@@ -72,6 +72,8 @@ def test_users_can_hold_what_is_outstanding_and_every_process_has_one(
         (["--poll-preset", "fast"], "one of sdk, sdk-pyqwest, plain-45s, found 'fast'"),
         (["--body-profile", "fat"], "one of seed-equivalent, lean, full, found 'fat'"),
         (["--observe", "pid:x"], "found 'pid:x'"),
+        (["--threshold", "faild == 0"], "No quantity is named 'faild'"),
+        (["--thresholds", "/nowhere/gate.toml"], "cannot read /nowhere/gate.toml"),
     ],
 )
 def test_bad_values_are_refused(args: list[str], sentence: str) -> None:
@@ -87,6 +89,24 @@ def test_more_outstanding_than_the_users_may_have_is_refused() -> None:
 def test_fewer_users_than_processes_are_refused() -> None:
     with pytest.raises(SettingsError, match="--processes 4 needs as many users"):
         settings(processes=4, num_users=3)
+
+
+@pytest.mark.parametrize(
+    ("args", "host", "sentence"),
+    [
+        ([], None, None),
+        (["--observe", "none"], None, "needs rss_peak, which is not measured: nothing is observed"),
+        ([], "http://localhost:9000", "needs engine_ceiling, which is not measured: the engine is not started here"),
+    ],
+)
+def test_thresholds_on_what_is_not_measured(args: list[str], host: str | None, sentence: str | None) -> None:
+    asked = ["--threshold", "rss_peak < 9GB", "--threshold", "throughput >= 0.95 * engine_ceiling"]
+    found = settings(*asked, *args, host=host)
+    if sentence is None:
+        preflight.check_thresholds(found)
+        return
+    with pytest.raises(preflight.PreflightError, match=sentence):
+        preflight.check_thresholds(found)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8001", "https://127.0.0.1", "http://"])
