@@ -1,4 +1,4 @@
-"""The command line: ``python -m reports observe``, ``render`` and ``check``."""
+"""The command line: ``python -m reports observe``, ``render``, ``check`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from reports.errors import RunFolderError
+from reports.errors import RunFolderError, explained
 from reports.exit_codes import EXIT_CODES, EXIT_USAGE
 from reports.processes import ProcessNotFoundError, find_process
 from reports.quantities import QUANTITIES
@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "observe": _observe,
         "render": _render,
         "check": _check,
+        "compare": _compare,
     }
     try:
         return commands[options.command](options)
@@ -64,6 +65,16 @@ def _parser() -> argparse.ArgumentParser:
         "--threshold", metavar="'NAME < LIMIT'", action="append", default=[], help="may be given more than once"
     )
     check.add_argument("--thresholds", metavar="FILE", help="a TOML file with thresholds = [...], or a pyproject.toml")
+
+    compare = commands.add_parser(
+        "compare",
+        help="one page of several runs: what differs, plots over each other, ratios",
+        description="Compare runs of the same work on the same machine; the first is what the others are related to.",
+    )
+    compare.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run folders, two or more")
+    compare.add_argument(
+        "--out", metavar="FILE", type=Path, default=Path("comparison.html"), help="default %(default)s"
+    )
     return parser
 
 
@@ -104,6 +115,20 @@ def _check(options: argparse.Namespace) -> int:
     print(f"{document.run.verdict}: {' '.join(document.run.reasons)}")
     print(f"report: {folder.report_html}")
     return EXIT_CODES[document.run.verdict]
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from reports.compare import IncomparableError
+    from reports.comparison_page import comparison_page, read_runs
+
+    try:
+        page = comparison_page(read_runs(options.runs))
+    except IncomparableError as error:
+        raise RunFolderError(str(error)) from error
+    with explained(f"cannot write {options.out}"):
+        options.out.write_text(page, encoding="utf-8")
+    print(f"comparison: {options.out}")
+    return 0
 
 
 def _url(text: str) -> str:

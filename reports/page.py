@@ -26,6 +26,22 @@ class Line(NamedTuple):
 
 def render_page(document: RunDocument, timeline: Sequence[TimelineRow], resources: Sequence[ResourceRow]) -> str:
     """The whole page. Text that comes from elsewhere, such as a server's error message, is escaped."""
+    return fill_template(
+        "report.html",
+        document=document,
+        headline=headline(document),
+        plots=plots(document, timeline, resources),
+        futures=_futures(document),
+        reconciliation=_reconciliation(document),
+        settings=settings_of(document),
+        states=STATES,
+        formats=formats,
+        phase_name=phase_name,
+    )
+
+
+def fill_template(name: str, **content: Any) -> str:
+    """One of the templates beside this module, everything in it escaped."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -33,23 +49,18 @@ def render_page(document: RunDocument, timeline: Sequence[TimelineRow], resource
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    return templates.get_template(name).render(**content)
+
+
+def settings_of(document: RunDocument) -> list[tuple[str, list[Line]]]:
+    """What a run was configured as, by title, for people to read."""
     facts = document.facts
-    return templates.get_template("report.html").render(
-        document=document,
-        headline=headline(document),
-        plots=plots(document, timeline, resources),
-        futures=_futures(document),
-        reconciliation=_reconciliation(document),
-        settings=[
-            ("Workload", _flat(document.workload)),
-            ("Target", _flat(facts.target)),
-            ("Engine", _flat(facts.engine) if facts.engine else [Line("", "not ours")]),
-            ("Environment", _flat(document.environment)),
-        ],
-        states=STATES,
-        formats=formats,
-        phase_name=phase_name,
-    )
+    return [
+        ("Workload", _flat(document.workload)),
+        ("Target", _flat(facts.target)),
+        ("Engine", _flat(facts.engine) if facts.engine else [Line("", "not ours")]),
+        ("Environment", _flat(document.environment)),
+    ]
 
 
 def _futures(document: RunDocument) -> list[Line]:

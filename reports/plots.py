@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from reports.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, draw, line
+from reports.percentile_axis import PERCENTILES, label_percentiles, percentile_line
 from reports.percentiles import curve
 from reports.retention import predicted_retention
 from reports.schema import ResourceRow, RunDocument, TimelineRow
@@ -17,8 +18,6 @@ from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
-_PERCENTILES = [100 * (1 - 10 ** (-step / 20)) for step in range(101)]  # 0 to 99.999, even on the log axis
-_PERCENTILE_TICKS = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 _PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE}
 
 
@@ -160,25 +159,12 @@ def _delays(load: Series, observed: Series) -> Plot:
 
 
 def _latency(document: RunDocument) -> Plot:
-    curves = {phase: curve(document.facts.histograms[phase], _PERCENTILES) for phase in document.latency_s}
+    curves = {phase: curve(document.facts.histograms[phase], PERCENTILES) for phase in document.latency_s}
 
     def fill(axes: Axes) -> None:
         for phase, points in curves.items():
-            odds = [100 / (100 - percent) for percent, _ in points]
-            axes.plot(
-                odds, [seconds for _, seconds in points], color=_PHASES.get(phase, PURPLE), label=phase_name(phase)
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xticks([100 / (100 - tick) for tick in _PERCENTILE_TICKS], [f"{tick:g}" for tick in _PERCENTILE_TICKS])
-        axes.set_xlim(1, max((100 / (100 - points[-1][0]) for points in curves.values() if points), default=10) * 1.1)
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,g} s" if value >= 1 else f"{1000 * value:g} ms")
-        )
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel("percentile")
-        axes.set_ylabel("latency")
+            percentile_line(axes, points, _PHASES.get(phase, PURPLE), phase_name(phase))
+        label_percentiles(axes, "latency", [points[-1][0] for points in curves.values() if points])
 
     return Plot(
         "Latency by percentile",

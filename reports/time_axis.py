@@ -35,6 +35,12 @@ class TimeAxis(NamedTuple):
         unit, unit_s = next((unit, unit_s) for unit, unit_s, up_to in units if duration_s <= up_to)
         return cls(started_s, duration_s, unit, unit_s)
 
+    @staticmethod
+    def shared(axes: Sequence[TimeAxis]) -> list[TimeAxis]:
+        """The axes of several runs, each from its own start, in the unit and over the length of the longest."""
+        longest = max(axes, key=lambda axis: axis.duration_s)
+        return [longest._replace(started_s=axis.started_s) for axis in axes]
+
     def since_start(self, monotonic_s: Column) -> Column:
         return (monotonic_s - self.started_s) / self.unit_s
 
@@ -60,13 +66,14 @@ class Series:
         if not np.isnan(values).all():
             line(axes, self.times, np.maximum(factor * values, least), color, label)
 
-    def rate_line(self, axes: Axes, name: str, color: str, label: str) -> None:
-        """A counter's growth a second, and its running average over the spikes."""
+    def rate_line(self, axes: Axes, name: str, color: str, label: str, *, spikes: bool = True) -> None:
+        """A counter's growth a second, as its running average, and with its spikes behind that unless told not to."""
         monotonic_s, values = measured(self.monotonic_s, column(self.rows, name))
         times, per_s = rates(monotonic_s, values)
         if not times.size:
             return
-        line(axes, self.axis.since_start(times), per_s, color, None, linewidth=0.6, alpha=0.4)
+        if spikes:
+            line(axes, self.axis.since_start(times), per_s, color, None, linewidth=0.6, alpha=0.4)
         line(axes, self.axis.since_start(times), _averaged(monotonic_s, values), color, label)
 
 

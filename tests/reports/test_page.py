@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
-import re
 from collections.abc import Callable
 
 import msgspec
@@ -12,43 +10,12 @@ import pytest
 from reports.assessment import assess
 from reports.page import render_page
 from reports.schema import ErrorExample, LoadFacts, ResourceRow, TimelineRow
+from tests.reports.html_page import Page, refers_to_nothing_outside_itself
 
 Run = tuple[LoadFacts, list[TimelineRow], list[ResourceRow]]
 
 HOSTILE = "<script>alert('x')</script><img src=//example.com/a.png>\"'&"
 ENVIRONMENT = {"cores": 2, "python": "3.11", "memory_bytes": 8_000_000_000, "libraries": {"numpy": None}}
-VOID = {"meta", "br", "link", "img", "use"}
-
-
-class Page(html.parser.HTMLParser):
-    """The elements of a page; checks that they are closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.elements: list[str] = []
-        self.text: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 def render(run: Run) -> str:
@@ -79,16 +46,7 @@ def test_the_page_refers_to_nothing_outside_itself(main_job: Run) -> None:
     target = msgspec.structs.replace(facts.target, url="the target")
     engine = msgspec.structs.replace(facts.engine, url="the engine")
     text = render((msgspec.structs.replace(facts, target=target, engine=engine), timeline, resources))
-    assert not re.search(r"https?://|//[a-z]|@import", text)
-    page = Page(text)
-    ids = [value for _, name, value in page.attributes if name == "id"]
-    assert len(ids) == len(set(ids))
-    for _, name, value in page.attributes:
-        if name in ("href", "src", "xlink:href"):
-            assert value.startswith("#")
-            assert value[1:] in ids
-    for referred in re.findall(r"url\((.*?)\)", text):
-        assert referred.lstrip("#") in ids
+    page = refers_to_nothing_outside_itself(text)
     assert page.elements.count("svg") == 8
 
 
