@@ -53,7 +53,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def check_comparable(runs: Sequence[Run]) -> None:
-    """Raises IncomparableError for a run that measures nothing, or the first field that should be the same and isn't."""
+    """Raises IncomparableError for a run that measures nothing, or the first field that differs and should not."""
     for run in runs:
         if run.document.run.verdict == "invalid":
             raise IncomparableError(
