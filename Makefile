@@ -19,7 +19,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUT
 	--service-time '$(SERVICE_TIME)' --body-profile $(BODY_PROFILE) --poll-preset $(POLL_PRESET) \
 	--retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
 
-.PHONY: soak soak-faults web test bench-engine check format lock proto clean
+.PHONY: soak soak-faults web test bench bench-engine check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -50,6 +50,15 @@ soak-faults: $(VENV)/dev
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
+
+# The two result paths of the server in nine paired rounds, some 20 minutes; QUICK=1: four rounds of 128 results each.
+# An interrupted bench goes on where it was; remove experiments/ for a new one.
+QUICK ?=
+bench: $(VENV)/runtime
+	@for profile in seed-equivalent full; do \
+		$(BIN)/python -m reports experiment locustfiles/experiments/result-path-$$profile.toml \
+			$(if $(QUICK),--out experiments/quick-result-path-$$profile --rounds 4 --args '--requests 128') || exit; \
+	done
 
 # GUIDELLM= leaves out the published mock that is measured beside ours, and its 650 MB.
 GUIDELLM ?= $(VENV)-guidellm

@@ -1,4 +1,4 @@
-"""The command line: ``python -m reports observe``, ``render``, ``check`` and ``compare``."""
+"""The command line: ``python -m reports observe``, ``render``, ``check``, ``compare`` and ``experiment``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "render": _render,
         "check": _check,
         "compare": _compare,
+        "experiment": _experiment,
     }
     try:
         return commands[options.command](options)
@@ -75,6 +76,16 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--out", metavar="FILE", type=Path, default=Path("comparison.html"), help="default %(default)s"
     )
+
+    experiment = commands.add_parser(
+        "experiment",
+        help="run the arms of a plan in paired rounds, and say what differs",
+        description="Run an experiment, or go on with one that was interrupted, and make its experiment.html.",
+    )
+    experiment.add_argument("plan", metavar="PLAN.toml", type=Path)
+    experiment.add_argument("--out", metavar="DIR", type=Path, help="its folder; default experiments/NAME")
+    experiment.add_argument("--rounds", metavar="N", type=int, help="other than the plan's")
+    experiment.add_argument("--args", metavar="'ARGS'", default="", help="further arguments of every arm's command")
     return parser
 
 
@@ -128,6 +139,29 @@ def _compare(options: argparse.Namespace) -> int:
     with explained(f"cannot write {options.out}"):
         options.out.write_text(page, encoding="utf-8")
     print(f"comparison: {options.out}")
+    return 0
+
+
+def _experiment(options: argparse.Namespace) -> int:
+    from reports.experiment import ExperimentError, ExperimentFolder, run_experiment
+    from reports.experiment_page import experiment_page
+    from reports.findings import findings, sentence
+    from reports.plan import PlanError, read_plan
+
+    try:
+        plan = read_plan(options.plan, options.rounds, options.args)
+        folder = ExperimentFolder(options.out or Path("experiments") / plan.name)
+        rounds = run_experiment(plan, folder, lambda line: print(line, file=sys.stderr, flush=True))
+    except (PlanError, ExperimentError) as error:
+        raise RunFolderError(str(error)) from error
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on after the last finished round.", file=sys.stderr)
+        return EXIT_CODES["invalid"]
+    folder.write_page(experiment_page(plan, rounds, folder.environment()))
+    for found in findings(plan, rounds):
+        for finding in found.findings:
+            print(sentence(found, finding, plan))
+    print(f"experiment: {folder.experiment_html}")
     return 0
 
 

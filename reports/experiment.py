@@ -78,6 +78,10 @@ class ExperimentFolder:
             temporary.write_bytes(b"".join(msgspec.json.encode(round_) + b"\n" for round_ in rounds))
             temporary.replace(self._rounds)
 
+    def write_page(self, html: str) -> None:
+        with explained(f"cannot write {self.experiment_html}"):
+            self.experiment_html.write_text(html, encoding="utf-8")
+
     def arm_folder(self, number: int, arm: str) -> Path:
         """An empty folder for one measurement; what an interrupted round left there is removed."""
         folder = self.path / f"round-{number:02d}" / arm.replace(" ", "-")

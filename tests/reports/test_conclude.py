@@ -165,7 +165,7 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert ended.value.code == 0
-    assert {"observe", "render", "check", "compare"} <= set(capsys.readouterr().out.split())
+    assert {"observe", "render", "check", "compare", "experiment"} <= set(capsys.readouterr().out.split())
 
 
 def test_the_observer_does_not_import_numpy() -> None:
