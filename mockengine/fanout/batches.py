@@ -118,6 +118,12 @@ class AbortRequest(msgspec.Struct, tag=True, array_like=True):
     http_worker_ipc: str | None = None
 
 
+class Submitted(msgspec.Struct, tag=True, array_like=True):
+    """To an HTTP worker: these requests are its own, and rows of them will come."""
+
+    rids: list[str]
+
+
 class FreezeGc(msgspec.Struct, tag=True, array_like=True):
     """What lives now will live on: exclude it from garbage collection. For every process on the way."""
 
@@ -127,4 +133,4 @@ class Shutdown(msgspec.Struct, tag=True, array_like=True):
 
 
 AnyBatch = TokenBatch | TextBatch | EmbeddingBatch
-Message = AnyBatch | AbortRequest | FreezeGc | Shutdown
+Message = AnyBatch | AbortRequest | Submitted | FreezeGc | Shutdown

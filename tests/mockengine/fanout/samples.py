@@ -59,7 +59,9 @@ def embedding_batch(rows: int, garbage: bytes = b"no pickle") -> EmbeddingBatch:
         rids=[f"r{row}" for row in range(rows)],
         http_worker_ipcs=[OWNERS[row % len(OWNERS)] for row in range(rows)],
         finished_reasons=[{"type": "stop"}] * rows,
-        embeddings=[[0.5, row] if row % 3 == 0 else {row: 1.5} if row % 3 == 1 else float(row) for row in range(rows)],
+        embeddings=[
+            [0.5, row / 2] if row % 3 == 0 else {row: 1.5} if row % 3 == 1 else float(row) for row in range(rows)
+        ],
         prompt_tokens=list(range(rows)),
         time_stats=Wrapped(garbage),
     )
