@@ -119,9 +119,15 @@ class AbortRequest(msgspec.Struct, tag=True, array_like=True):
 
 
 class Submitted(msgspec.Struct, tag=True, array_like=True):
-    """To an HTTP worker: these requests are its own, and rows of them will come."""
+    """To an HTTP worker: these requests are its own, and rows of them will come; it sends the same back."""
 
     rids: list[str]
+
+
+class Ended(msgspec.Struct, tag=True, array_like=True):
+    """From an HTTP worker: this request has got its last row, or was aborted."""
+
+    rid: str
 
 
 class FreezeGc(msgspec.Struct, tag=True, array_like=True):
@@ -133,4 +139,4 @@ class Shutdown(msgspec.Struct, tag=True, array_like=True):
 
 
 AnyBatch = TokenBatch | TextBatch | EmbeddingBatch
-Message = AnyBatch | AbortRequest | Submitted | FreezeGc | Shutdown
+Message = AnyBatch | AbortRequest | Submitted | Ended | FreezeGc | Shutdown

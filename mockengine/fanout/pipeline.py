@@ -104,7 +104,8 @@ class Pipeline:
     def shut_down(self) -> list[Account]:
         """End all processes in the order in which data passes them, and give their accounts.
 
-        Rows that an HTTP worker has not yet received may be lost: wait for what is expected first. Raises PipelineError.
+        Rows that an HTTP worker has not yet received may be lost: wait for what is expected first. Raises
+        PipelineError.
         """
         self.send(self.entry, Shutdown())
         names = [name for name in self._processes if not name.startswith("worker")]

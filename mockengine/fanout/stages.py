@@ -20,6 +20,7 @@ import msgspec
 from mockengine.fanout.batches import (
     AbortRequest,
     EmbeddingBatch,
+    Ended,
     FreezeGc,
     Message,
     Shutdown,
@@ -104,7 +105,7 @@ class DetokenizerStage:
 
 
 class HttpWorker:
-    """Hands rows to the requests it knows, and tells ``observer`` which requests it has taken in, ended or aborted."""
+    """Hands rows to the requests it knows, and tells ``observer`` which it has taken in and which have ended."""
 
     def __init__(self, observer: str) -> None:
         self.delivered: dict[str, Delivered] = {}
@@ -119,7 +120,7 @@ class HttpWorker:
             case AbortRequest():
                 if request := self._open(message.rid):
                     request.is_aborted = True
-                    send(self._observer, message)
+                    send(self._observer, Ended(message.rid))
             case TextBatch():
                 transport.unwrap(message.time_stats)
                 transport.unwrap(message.customized_info)
@@ -140,7 +141,7 @@ class HttpWorker:
             request.at_s.append(time.monotonic())
             request.is_finished = is_finished
             if is_finished:
-                send(self._observer, Submitted([rid]))
+                send(self._observer, Ended(rid))
 
     def _open(self, rid: str) -> Delivered | None:
         request = self.delivered.get(rid)
