@@ -31,6 +31,7 @@ from mockengine.fanout.batches import (
 from mockengine.fanout.delivery import Send, fan_out, route
 from mockengine.fanout.detokenizer import MAX_STATES, Detokenizer
 from mockengine.fanout.sockets import Sockets
+from mockengine.fanout.sources import shared_sha256, splitter_sha256
 from mockengine.fanout.splitting import SPLITTERS
 from mockengine.fanout.transport import Transport, TransportName, transport_named
 
@@ -48,7 +49,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process did. delivered: an HTTP worker's requests."""
+    """What a process did, and with which code. delivered: an HTTP worker's requests."""
 
     name: str
     received: int
@@ -57,6 +58,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     transport: TransportName
     splitter: str
+    splitter_sha256: str
+    shared_sha256: str
     delivered: dict[str, Delivered]
     unknown: int
 
@@ -191,6 +194,8 @@ def _serve(common: Common, stage: _Stage, sockets: Sockets) -> None:
             cpu_s=time.process_time(),
             transport=transport.name,
             splitter=common.splitter,
+            splitter_sha256=splitter_sha256(common.splitter),
+            shared_sha256=shared_sha256(),
             delivered=getattr(stage, "delivered", {}),
             unknown=getattr(stage, "unknown", 0),
         )

@@ -35,8 +35,8 @@ def ended(pipeline: Pipeline, count: int) -> set[str]:
     return {message.rid for message in messages}  # type: ignore[union-attr]
 
 
-# Wrapped fields that each stage unwraps for a stream of three batches of 8 rows, over MessagePack. A worker unwraps both
-# fields of each row; with a router, the detokenizers see batches of one row, which no splitter decodes less often.
+# Wrapped fields that each stage unwraps for a stream of three batches of 8 rows, over MessagePack. A worker unwraps
+# both fields of each row; with a router, the detokenizers see batches of one row, which no splitter decodes less often.
 EVERY_ROW = 3 * 2 * 8
 TOPOLOGIES: list[tuple[str, int, int, int, int]] = [
     # splitter, detokenizers, workers, decodes of the router, decodes of all detokenizers
