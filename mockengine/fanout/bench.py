@@ -85,7 +85,7 @@ def run(plan: Plan, output: Path) -> dict[str, Any]:
                         line = {"cell": cell, "arm": name, "round": number} | msgspec.to_builtins(trial)
                         raw.write(msgspec.json.encode(line) + b"\n")
         accounts = arms.end()
-    _check(plan, accounts, output_rows)
+    check(plan, accounts, output_rows)
     result = {
         "plan": msgspec.to_builtins(plan),
         "repetitions": REPETITIONS,
@@ -151,7 +151,7 @@ class _Arms:
         return answer
 
 
-def _check(plan: Plan, accounts: dict[str, list[Account]], output_rows: dict[str, int]) -> None:
+def check(plan: Plan, accounts: dict[str, list[Account]], output_rows: dict[str, int]) -> None:
     """Raises BenchError unless all processes ran the code and transport they should have, and counts are exact."""
     hashes: dict[str, str] = {}
     for name, of_arm in accounts.items():

@@ -49,7 +49,9 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process did, and with which code. delivered: an HTTP worker's requests."""
+    """What a process did, and with which code. cpu_s: since it was ready. delivered: an HTTP
+    worker's requests.
+    """
 
     name: str
     received: int
@@ -170,6 +172,7 @@ def run_stage(common: Common, make: Callable[[Common], _Stage]) -> None:
 def _serve(common: Common, stage: _Stage, sockets: Sockets) -> None:
     transport = transport_named(common.transport)
     received = sent = 0
+    started_cpu_s = time.process_time()
 
     def send(address: str, message: Message) -> None:
         nonlocal sent
@@ -191,7 +194,7 @@ def _serve(common: Common, stage: _Stage, sockets: Sockets) -> None:
             received=received,
             sent=sent,
             decodes=transport.decodes,
-            cpu_s=time.process_time(),
+            cpu_s=time.process_time() - started_cpu_s,
             transport=transport.name,
             splitter=common.splitter,
             splitter_sha256=splitter_sha256(common.splitter),
