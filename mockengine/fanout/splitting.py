@@ -70,6 +70,9 @@ class SlicedOnce:
 
     def rows(self, batch: AnyBatch, transport: Transport) -> Iterator[AnyBatch]:
         count = len(batch.rids or ())
+        if count == 1:  # columns would only cost more; behind a router no batch has more rows
+            yield slice_row(batch, 0, transport)
+            return
         columns = [_column(getattr(batch, name), kind, count, transport) for name, kind in FIELDS[type(batch)]]
         for _, *values in zip(range(count), *columns, strict=False):  # absent fields and longer ones go on
             yield type(batch)(*values)
