@@ -32,7 +32,7 @@ ARMS = {"reference": "reference", "reference-again": "reference", "reuse": "reus
 PUBLISHED = ("reference", "reuse")  # the arms of the published figures
 REPETITIONS = 3
 _WARM_UP = -1
-_ORDER_SEED = 20261002  # of the published protocol
+ORDER_SEED = 20261002  # of the published protocol
 _OPAQUE_FIELDS = 2
 # How often a splitter unwraps a field of a batch of n rows.
 _DECODES: dict[str, Callable[[int], int]] = {
@@ -70,7 +70,7 @@ def run(plan: Plan, output: Path) -> dict[str, Any]:
         os.environ[name] = "1"  # inherited by what is started from here
     output_rows, fence_rows = dict.fromkeys(plan.arms, 0), dict.fromkeys(plan.arms, 0)
     with _Arms(plan) as arms, (output / "raw.jsonl").open("wb") as raw:
-        order = random.Random(_ORDER_SEED)
+        order = random.Random(ORDER_SEED)
         for cell_number, (rows, is_rich) in enumerate(plan.cells):
             cell = f"{rows} rows, {'metadata' if is_rich else 'plain'}"
             print(f"{plan.transport}: {cell} ({cell_number + 1} of {len(plan.cells)})", file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ class Stream(NamedTuple):
 def make_stream(rows: int, *, is_rich: bool, seed: int, owners: Sequence[str], transport: Transport) -> Stream:
     """Row i belongs to owner i modulo their number. is_rich: with timing objects and two keys of customized info."""
     draw = random.Random(seed)
-    rids = [f"{seed:x}-{row}" for row in range(rows)]
+    rids = [rid_of(seed, row) for row in range(rows)]
     batches, expected = [], []
     for step, token in enumerate(TOKENS):
         fields = [_row(rids[row], step, token) for row in range(rows)]
@@ -41,6 +41,11 @@ def make_stream(rows: int, *, is_rich: bool, seed: int, owners: Sequence[str], t
         batches.append(_batch(fields, step, owner_of_row, transport))
         expected.append([one | {"output_strs": text_of([token])} for one in fields])
     return Stream(batches, expected)
+
+
+def rid_of(seed: int, row: int) -> str:
+    """The request of a row."""
+    return f"{seed:x}-{row}"
 
 
 def _row(rid: str, step: int, token: int) -> dict[str, Any]:
