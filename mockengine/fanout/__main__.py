@@ -31,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sentence = f"{error.filename} exists; name another folder." if isinstance(error, FileExistsError) else error
         print(f"python -m mockengine.fanout: error: {sentence}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"python -m mockengine.fanout: stopped; {output} holds what was measured so far", file=sys.stderr)
+        return 130
     print(f"raw trials: {output / 'raw.jsonl'}")
     return 0
 

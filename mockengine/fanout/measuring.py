@@ -8,6 +8,7 @@ every row, and the fence, a stream of one plain request an endpoint which shows 
 from __future__ import annotations
 
 import gc
+import signal
 import tempfile
 import time
 from multiprocessing.connection import Connection
@@ -73,6 +74,7 @@ def run_arm(link: Connection, arm: Arm) -> None:
 
     A sentence in place of either says what went wrong, and is the last.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this one
     with tempfile.TemporaryDirectory(prefix="fanout-") as folder, Sockets() as sockets:
         endpoints = [f"ipc://{folder}/endpoint{number}" for number in range(ENDPOINTS)]
         inboxes = [sockets.receiver(endpoint) for endpoint in endpoints]

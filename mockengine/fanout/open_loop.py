@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -148,6 +149,7 @@ def _submit(pipeline: Pipeline, load: Load) -> None:
 
 def _schedule(link: Connection, load: Load, entry: str, workers: list[str]) -> None:
     """The scheduler's process: everything is encoded beforehand, then sent at its time. Gives start and most late."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this one
     transport = transport_named(load.transport)
     frames = [
         transport.encode(batch)

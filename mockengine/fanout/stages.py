@@ -7,15 +7,18 @@ it had sent before stays sent; nothing is sent again.
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 import msgspec
+import zmq
 
 from mockengine.fanout.batches import (
     AbortRequest,
@@ -36,6 +39,8 @@ from mockengine.fanout.splitting import SPLITTERS
 from mockengine.fanout.transport import Transport, TransportName, transport_named
 
 HEALTH_CHECK = "HEALTH_CHECK"  # rids that begin so belong to no client
+
+_LOOKS_FOR_PARENT_EVERY_MS = 1_000
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,16 +165,20 @@ class HttpWorker:
 def run_stage(common: Common, make: Callable[[Common], _Stage]) -> None:
     """The life of a process, until Shutdown, which leaves an account, or an error, which signals the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the others
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    assert parent.pid is not None
     try:
         with Sockets() as sockets:
-            _serve(common, make(common), sockets)
+            _serve(common, make(common), sockets, parent)
     except Exception as error:
         _say(f"error: The {common.name} ends: {type(error).__name__}: {error}")
-        os.kill(os.getppid(), signal.SIGQUIT)
+        if parent.is_alive():
+            os.kill(parent.pid, signal.SIGQUIT)
         sys.exit(1)
 
 
-def _serve(common: Common, stage: _Stage, sockets: Sockets) -> None:
+def _serve(common: Common, stage: _Stage, sockets: Sockets, parent: BaseProcess) -> None:
     transport = transport_named(common.transport)
     received = sent = 0
     started_cpu_s = time.process_time()
@@ -180,9 +189,16 @@ def _serve(common: Common, stage: _Stage, sockets: Sockets) -> None:
         sent += 1
 
     inbox = sockets.receiver(common.address)
+    inbox.setsockopt(zmq.RCVTIMEO, _LOOKS_FOR_PARENT_EVERY_MS)
     message: Message | None = None
     while not isinstance(message, Shutdown):
-        message = transport.decode(inbox.recv())
+        try:
+            frame = inbox.recv()
+        except zmq.Again:
+            if not parent.is_alive():
+                return  # it was killed, and nobody else will end this process
+            continue
+        message = transport.decode(frame)
         received += 1
         if isinstance(message, FreezeGc):
             gc.collect()
