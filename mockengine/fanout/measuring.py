@@ -89,7 +89,7 @@ def run_arm(link: Connection, arm: Arm) -> None:
                 while (command := link.recv()) is not None:
                     link.send(bench.trials(command))
                 link.send(pipeline.shut_down())
-            except EOFError:
+            except (EOFError, BrokenPipeError):
                 return  # whoever asked is gone
             except (WrongRowError, PipelineError) as error:
                 link.send(f"The arm {arm.name} is wrong: {error}")
