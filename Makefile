@@ -19,7 +19,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUT
 	--service-time '$(SERVICE_TIME)' --body-profile $(BODY_PROFILE) --poll-preset $(POLL_PRESET) \
 	--retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
 
-.PHONY: soak soak-faults web test bench bench-engine check format lock proto clean
+.PHONY: soak soak-faults web test bench bench-engine bench-fanout check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -70,6 +70,17 @@ $(VENV)-guidellm/made: requirements/guidellm.txt
 	@$(PYTHON) -m venv $(VENV)-guidellm
 	@$(VENV)-guidellm/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
+
+# The ways of splitting batches among HTTP workers, over both transports. QUICK=1 takes half a minute.
+QUICK ?=
+FANOUT_ARGS ?= $(if $(QUICK),--rounds 6 --rows 1$(comma)32)
+FANOUT_RUN := runs/$(shell date -u +%Y%m%dT%H%M%SZ)-fanout
+comma := ,
+bench-fanout: $(VENV)/runtime
+	@for transport in msgpack pickle; do \
+		$(BIN)/python -m mockengine.fanout bench --transport $$transport $(FANOUT_ARGS) --output $(FANOUT_RUN)/$$transport \
+		&& $(BIN)/python -m reports.rounds $(FANOUT_RUN)/$$transport/raw.jsonl || exit; \
+	done
 
 check: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -1,0 +1,119 @@
+"""``python -m mockengine.fanout``: how long batches take through the pipeline, with each way of splitting them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from mockengine.durations import DurationError, parse_duration
+from mockengine.fanout import bench, open_loop
+from mockengine.fanout.streams import TOKENS
+from mockengine.fanout.transport import TRANSPORTS
+
+_USAGE_ERROR = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(_USAGE_ERROR, f"{self.prog}: error: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    output = _output(options)
+    try:
+        _bench(options, output) if options.command == "bench" else _open_loop(options, output)
+    except (bench.BenchError, FileExistsError) as error:
+        sentence = f"{error.filename} exists; name another folder." if isinstance(error, FileExistsError) else error
+        print(f"python -m mockengine.fanout: error: {sentence}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"python -m mockengine.fanout: stopped; {output} holds what was measured so far", file=sys.stderr)
+        return 130
+    print(f"raw trials: {output / 'raw.jsonl'}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m mockengine.fanout", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    closed = commands.add_parser("bench", help="time batches one after the other", description=bench.__doc__)
+    _add_common(closed, (1, 32, 310))
+    opened = commands.add_parser("open-loop", help="delays at a fixed rate of batches", description=open_loop.__doc__)
+    _add_common(opened, (32, 128))
+    opened.add_argument("--interval", type=_seconds, default=0.02, help="between batches (default 20ms)")
+    opened.add_argument("--duration", type=_seconds, default=3.0, help="of each measurement (default 3s)")
+    opened.add_argument("--workers", type=_count, default=2, help="HTTP workers (default 2)")
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, rows: tuple[int, ...]) -> None:
+    sizes = ",".join(str(count) for count in rows)
+    parser.add_argument("--transport", choices=TRANSPORTS, default="msgpack")
+    parser.add_argument("--rounds", type=_count, default=9, help="of all arms in shuffled order (default 9)")
+    parser.add_argument("--rows", type=_counts, default=rows, help=f"of a batch, comma-separated (default {sizes})")
+    parser.add_argument(
+        "--detokenizers", type=_count, default=1, help="more than one have a router before them (default 1)"
+    )
+    parser.add_argument("--output", type=Path, help="a folder that does not exist yet (default runs/<time>-fanout-...)")
+
+
+def _output(options: argparse.Namespace) -> Path:
+    started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    path: Path = options.output or Path("runs", f"{started}-fanout-{options.command}-{options.transport}")
+    return path
+
+
+def _bench(options: argparse.Namespace, output: Path) -> None:
+    plan = bench.Plan(
+        transport=options.transport,
+        rounds=options.rounds,
+        rows=options.rows,
+        arms=list(bench.ARMS),
+        detokenizers=options.detokenizers,
+    )
+    print(bench.summary(bench.run(plan, output)))
+
+
+def _open_loop(options: argparse.Namespace, output: Path) -> None:
+    streams = max(1, round(options.duration / options.interval / len(TOKENS)))
+    loads = [
+        open_loop.Load(
+            transport=options.transport,
+            rows=rows,
+            streams=streams,
+            interval_s=options.interval,
+            detokenizers=options.detokenizers,
+            workers=options.workers,
+        )
+        for rows in options.rows
+    ]
+    open_loop.run(loads, options.rounds, output)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except DurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time above zero")
+    return seconds
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+    return int(text)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
