@@ -1,0 +1,49 @@
+"""Requests that a fuzzer found to be answered 5xx, to be answered without a sentence, or to leave something behind."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.server_under_test.client import Client, server
+from tests.server_under_test.stub_engine import stub_engine
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with stub_engine() as engine, server(engine.url) as client:
+        yield client
+
+
+def exchange(client: Client, request: bytes) -> tuple[int, str]:
+    """The status and the sentence that bytes are answered with, before the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
+        connection.sendall(request)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["detail"]
+
+
+def sampling_session(client: Client) -> str:
+    _, session = client.post("create_session", {})
+    _, sampling = client.post("create_sampling_session", {**session, "base_model": "m"})
+    found: str = sampling["sampling_session_id"]
+    return found
+
+
+def test_a_header_that_is_no_text_is_quoted_as_far_as_it_is(client: Client) -> None:
+    head = b"POST /api/v1/asample HTTP/1.1\r\nHost: x\r\nContent-Encoding: a\xed\xa0\x80b\r\nConnection: close\r\n"
+    status, sentence = exchange(client, head + b"Content-Length: 2\r\n\r\n{}")
+    assert status == 415
+    assert "found Content-Encoding 'a" in sentence
+
+
+def test_a_sentence_quotes_only_so_much(client: Client) -> None:
+    status, answer = client.post("retrieve_future", {"request_id": "beginning" + "x" * 1_000_000 + "end"})
+    assert status == 404
+    assert len(answer["detail"]) < 1_000
+    assert answer["detail"].startswith("There is no future 'beginningx")
+    assert answer["detail"].endswith("xend'.")
