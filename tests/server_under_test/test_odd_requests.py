@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.server_under_test.client import Client, server
+from tests.server_under_test.client import Client, sample_request, server
 from tests.server_under_test.stub_engine import stub_engine
 
 
@@ -32,6 +33,37 @@ def sampling_session(client: Client) -> str:
     _, sampling = client.post("create_sampling_session", {**session, "base_model": "m"})
     found: str = sampling["sampling_session_id"]
     return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sampling_params": {"seed": 2**63}}, "$.sampling_params.seed"),
+        ({"sampling_params": {"seed": -(2**63) - 1}}, "$.sampling_params.seed"),
+        ({"sampling_params": {"max_tokens": 2**64}}, "$.sampling_params.max_tokens"),
+        ({"sampling_params": {"top_k": 10**30}}, "$.sampling_params.top_k"),
+        ({"sampling_params": {"stop": [2**64]}}, "$.sampling_params.stop"),
+        ({"seq_id": 2**64}, "$.seq_id"),
+        ({"prompt": {"chunks": [{"tokens": [10**400]}]}, "prompt_logprobs": True}, "no token id"),
+    ],
+)
+def test_numbers_that_are_too_large_are_refused_and_leave_no_future(
+    client: Client, changes: dict[str, Any], sentence: str
+) -> None:
+    status, answer = client.post("asample", sample_request(**changes))
+    assert status == 422
+    assert sentence in answer["detail"]
+    assert client.metrics()["server_outstanding_futures"] == 0
+
+
+@pytest.mark.parametrize("field", ["prev_cursor", "cloned_sampler_id"])
+def test_cursors_and_clones_that_are_too_large_are_refused(client: Client, field: str) -> None:
+    target = {"sampling_session_id": sampling_session(client), "cloned_sampler_id": 0}
+    request = {"target": target, "timeout": 0, "prev_cursor": 0}
+    (target if field in target else request)[field] = 2**64
+    status, answer = client.post("retrieve_futures", request)
+    assert status == 422
+    assert field in answer["detail"]
 
 
 def test_a_header_that_is_no_text_is_quoted_as_far_as_it_is(client: Client) -> None:
