@@ -79,3 +79,32 @@ def test_a_sentence_quotes_only_so_much(client: Client) -> None:
     assert len(answer["detail"]) < 1_000
     assert answer["detail"].startswith("There is no future 'beginningx")
     assert answer["detail"].endswith("xend'.")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "headers", "status", "sentence"),
+    [
+        (b"POST /api/v1/nothing HTTP/1.1", b"", 404, "There is no endpoint /api/v1/nothing."),
+        (b"PUT /api/v1/asample HTTP/1.1", b"", 405, "/api/v1/asample takes POST, found PUT."),
+        (b"POST /metrics HTTP/1.1", b"", 405, "/metrics takes GET, HEAD, found POST."),
+        (b"POST /api/v1/asample HTTP/1.1", b"Expect: more\r\n", 417, "Expect should be 100-continue, found 'more'."),
+        (b"POST /api/v1/asample HTTP/1.1", b"no header\r\n", 400, "The request could not be handled: "),
+        (b"nonsense", b"", 400, "The request could not be handled: "),
+    ],
+)
+def test_what_no_endpoint_takes_gets_a_sentence(
+    client: Client, request_line: bytes, headers: bytes, status: int, sentence: str
+) -> None:
+    found = exchange(client, request_line + b"\r\nHost: x\r\nConnection: close\r\n" + headers + b"\r\n")
+    assert found[0] == status
+    assert found[1].startswith(sentence)
+
+
+def test_a_client_that_waits_with_its_body_is_told_to_send_it(client: Client) -> None:
+    body = json.dumps(sample_request()).encode()
+    head = b"POST /api/v1/asample HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
+        connection.sendall(head)
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
