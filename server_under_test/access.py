@@ -161,6 +161,8 @@ class _Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Logs as aiohttp does, and answers as we do: to what is no HTTP, and to what we failed to handle."""
+        if isinstance(exc, ConnectionError):  # the client has gone: nothing to log, and nobody to answer
+            raise exc
         super().handle_error(request, status, exc, message)
         reason = " ".join((message or "the server failed").split())
         answer = RefusedError(status, f"The request could not be handled: {reason}.").answer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.server_under_test.client import Client, sample_request, server
 from tests.server_under_test.stub_engine import stub_engine
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +110,20 @@ def test_a_client_that_waits_with_its_body_is_told_to_send_it(client: Client) ->
         assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(body)
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_client_that_breaks_off_as_it_is_answered_is_not_in_the_log() -> None:
+    reset_on_close = struct.pack("ii", 1, 0)
+    with server("http://127.0.0.1:1", "--engine-connect-deadline", "0s") as client:
+        request_id = client.submit()
+        body = json.dumps({"request_id": request_id}).encode()
+        request = b"POST /api/v1/retrieve_future HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        for _ in range(300):
+            connection = socket.create_connection(("127.0.0.1", client.port), timeout=30)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset_on_close)
+            connection.sendall(request * 3)
+            connection.close()
+        wait_for(lambda: client.metrics()["server_waiting_polls"] == 0)
+        client.process.terminate()
+        assert client.process.stdout is not None
+        assert client.process.stdout.read().count("\n") == 1
