@@ -85,8 +85,10 @@ async def say_what_is_refused(request: web.Request, handler: Handler) -> web.Str
         allowed = ", ".join(sorted(error.allowed_methods))
         answer = RefusedError(405, f"{request.path} takes {allowed}, found {request.method}.").answer()
         answer.headers["Allow"] = allowed
+        error.__traceback__ = None  # its frames hold the error, and the request
         return answer
-    except web.HTTPNotFound:
+    except web.HTTPNotFound as error:
+        error.__traceback__ = None
         return RefusedError(404, f"There is no endpoint {request.path}.").answer()
 
 
@@ -164,6 +166,8 @@ class _Connection(web.RequestHandler):
         if isinstance(exc, ConnectionError):  # the client has gone: nothing to log, and nobody to answer
             raise exc
         super().handle_error(request, status, exc, message)
+        if exc is not None:
+            exc.__traceback__ = None  # the parser's frames hold the error, and the connection
         reason = " ".join((message or "the server failed").split())
         answer = RefusedError(status, f"The request could not be handled: {reason}.").answer()
         answer.force_close()
