@@ -31,13 +31,15 @@ from tests.server_under_test.client import Client, server
 CONNECTIONS = 24
 STALL_S = 10.0
 UNFRAMED_PATIENCE_S = 0.1  # a server may rightly wait for the rest of what has no end
-ENGINE_CONNECTIONS = 32
+ENGINE_CONNECTIONS = 8
 SERVER_ARGS = (
     *("--poll-hold", "50ms", "--session-poll-hold", "50ms", "--retrieved-ttl", "1s", "--completed-ttl", "2s"),
     *("--sweep-interval", "100ms", "--inline-limit", "500", "--engine-connections", str(ENGINE_CONNECTIONS)),
 )
-# Fragments that the allocator keeps grow with what the worst moment held, which comes sooner or later.
-RSS_GROWTH, RSS_SLACK_BYTES = 1.25, 64 * 2**20
+# A server fails those futures and keeps nothing of them.
+ENGINE_FAULTS = [f"{kind}:probability=0.02" for kind in ("http_500", "html_200", "truncated_json", "token_count")]
+# The allocator keeps fragments, and the server buffers, as large as the worst moment needed them.
+RSS_GROWTH, RSS_SLACK_BYTES = 1.25, 96 * 2**20
 EXPIRED_WITHIN_S = 20.0
 MOST_FAILURES = 10
 
@@ -210,7 +212,7 @@ def run(
         known = Known()
         makers.append((RequestMaker(f"{seed}-{number}", made, known), known))
     with (
-        running(service_time="fixed:5ms", body_profile="lean", max_model_len=2_000) as engine,
+        running(service_time="fixed:1ms", max_model_len=500, fault=ENGINE_FAULTS) as engine,
         server(engine.url, *SERVER_ARGS, *server_args) as client,
     ):
         reader = threading.Thread(target=lambda: log.extend(client.process.stdout or ()))
