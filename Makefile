@@ -19,7 +19,11 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUT
 	--service-time '$(SERVICE_TIME)' --body-profile $(BODY_PROFILE) --poll-preset $(POLL_PRESET) \
 	--retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
 
-.PHONY: soak soak-faults web test bench bench-engine bench-fanout check format lock proto clean
+# The versions of the SDK that are tried, in an environment of their own each.
+SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
+SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
+
+.PHONY: soak soak-faults web test fuzz sdks bench bench-engine bench-fanout check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -60,6 +64,20 @@ bench: $(VENV)/runtime
 			$(if $(QUICK),--out experiments/quick-result-path-$$profile --rounds 4 --args '--requests 128') || exit; \
 	done
 
+# Another seed each time, which is printed: make fuzz FUZZ_ARGS='--seed 7 --requests 20000' repeats a run.
+FUZZ_ARGS ?=
+fuzz: $(VENV)/dev
+	@$(BIN)/python -m tests.integration.fuzz_server $(FUZZ_ARGS)
+
+sdks: $(VENV)/dev $(SDKS:%=%/made)
+	@$(BIN)/python -m tests.integration.sdk_generations $(SDKS)
+
+$(VENV)-sdk-%/made: requirements/sdk-%.txt
+	@echo "installing version $* of the tinker SDK into $(VENV)-sdk-$*"
+	@$(PYTHON) -m venv $(VENV)-sdk-$*
+	@$(VENV)-sdk-$*/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
 # GUIDELLM= leaves out the published mock that is measured beside ours, and its 650 MB.
 GUIDELLM ?= $(VENV)-guidellm
 bench-engine: $(VENV)/runtime $(GUIDELLM:%=%/made)
@@ -98,9 +116,13 @@ lock: $(VENV)/made
 		{ echo "# Tested versions of every dependency, direct and indirect. Made by: make lock"; \
 		  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate $$* pyproject.toml; } \
 		> requirements/$$name.txt; done
+	for version in $(SDK_VERSIONS); do \
+		{ echo "# The tinker SDK $$version and every dependency, for make sdks. Made by: make lock"; \
+		  echo "tinker==$$version" | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate -; } \
+		> requirements/sdk-$$version.txt; done
 
 proto: $(VENV)/dev
 	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. server_under_test/proto/sampling.proto
 
 clean:
-	rm -rf $(VENV) $(VENV)-guidellm build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-guidellm $(SDKS) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

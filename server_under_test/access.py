@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 
 import zstandard
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
@@ -74,13 +74,34 @@ def refuse_other_keys(api_key: str) -> Middleware:
 
 @web.middleware
 async def say_what_is_refused(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns RefusedError and MalformedError into answers."""
+    """Turns what handlers and the router raise into answers."""
     try:
         return await handler(request)
     except RefusedError as error:
         return error.answer()
     except MalformedError as error:
         return RefusedError(422, str(error)).answer()
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        answer = RefusedError(405, f"{request.path} takes {allowed}, found {request.method}.").answer()
+        answer.headers["Allow"] = allowed
+        error.__traceback__ = None  # its frames hold the error, and the request
+        return answer
+    except web.HTTPNotFound as error:
+        error.__traceback__ = None
+        return RefusedError(404, f"There is no endpoint {request.path}.").answer()
+
+
+async def meet_expectations(request: web.Request) -> web.StreamResponse | None:
+    """Tells a client that waits with its body to send it; whoever expects anything else is refused."""
+    expected = request.headers["Expect"]
+    if request.version < HttpVersion11:
+        return None
+    if expected.lower() != "100-continue":
+        return RefusedError(417, f"Expect should be 100-continue, found '{expected}'.").answer()
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer has not begun
+    return None
 
 
 def keep_requests_out_of_the_log() -> None:
@@ -133,6 +154,24 @@ class _Connection(web.RequestHandler):
         )
         self._connections = connections
         self._address = ""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Logs as aiohttp does, and answers as we do: to what is no HTTP, and to what we failed to handle."""
+        if isinstance(exc, ConnectionError):  # the client has gone: nothing to log, and nobody to answer
+            raise exc
+        super().handle_error(request, status, exc, message)
+        if exc is not None:
+            exc.__traceback__ = None  # the parser's frames hold the error, and the connection
+        reason = " ".join((message or "the server failed").split())
+        answer = RefusedError(status, f"The request could not be handled: {reason}.").answer()
+        answer.force_close()
+        return answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

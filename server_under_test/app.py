@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from server_under_test.access import MAX_BODY_BYTES, refuse_other_keys, say_what_is_refused
+from server_under_test.access import MAX_BODY_BYTES, meet_expectations, refuse_other_keys, say_what_is_refused
 from server_under_test.answers import json_answer
 from server_under_test.completions import Completions
 from server_under_test.engine_client import EngineClient
@@ -60,7 +60,8 @@ class Server:
         keys = [refuse_other_keys(self._options.api_key)] if self._options.api_key else []
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[*keys, say_what_is_refused])
         posts = self._sessions_api.posts() | self._futures_api.posts()
-        app.add_routes([web.post(PREFIX + path, handler) for path, handler in posts.items()])
+        for path, handler in posts.items():
+            app.router.add_post(PREFIX + path, handler, expect_handler=meet_expectations)
         app.router.add_get(PREFIX + "healthz", self._healthz)
         app.router.add_get(PREFIX + "get_server_capabilities", self._capabilities)
         app.router.add_get("/metrics", self._show_metrics)

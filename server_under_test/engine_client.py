@@ -188,6 +188,7 @@ class _Connection(asyncio.BufferedProtocol):
             raise
         finally:
             self._done = None
+            del done  # an error would hold this frame, and this frame the error
         self._used_before = True
         return answer
 

@@ -90,6 +90,8 @@ class FuturesApi:
         wanted = parse_sample_request(body)
         prompt = prompt_tokens(wanted.prompt)
         model = self._model(wanted)
+        # All that can be wrong with a request is found before there is a future: one that nobody works on never ends.
+        job = Job(completion_body(model, wanted, prompt), _result_of(wanted, prompt))
         identity = _identity(wanted)
         if not self._store.knows(identity):
             self._refuse_what_is_too_much()
@@ -98,7 +100,7 @@ class FuturesApi:
         except ConflictError as error:
             raise RefusedError(409, str(error)) from error
         if new:
-            self._forwarder.forward(future, Job(completion_body(model, wanted, prompt), _result_of(wanted, prompt)))
+            self._forwarder.forward(future, job)
         sequence_ids = [f"{future.id}-{number}" for number in range(wanted.samples)]
         return json_answer({"request_id": future.id, "sample_sequence_ids": sequence_ids})
 
@@ -227,11 +229,16 @@ Watch = Callable[[Callable[[], None]], None]
 
 
 def _result_of(request: SampleRequest, prompt: bytes) -> Wanted:
+    """Raises MalformedError when it has to look at the token ids, and one is no such number."""
     of_the_prompt = bool(request.prompt_logprobs or request.topk_prompt_logprobs)
+    try:
+        tokens = orjson.loads(prompt) if of_the_prompt else None
+    except orjson.JSONDecodeError as error:
+        raise MalformedError(f"prompt.chunks holds a number that is no token id: {error}.") from error
     return Wanted(
         samples=request.samples,
         max_tokens=request.sampling_params.max_tokens,
-        prompt=orjson.loads(prompt) if of_the_prompt else None,
+        prompt=tokens,
         prompt_logprobs=bool(request.prompt_logprobs),
         topk=request.topk_sample_logprobs or 0,
         prompt_topk=request.topk_prompt_logprobs or 0,

@@ -10,6 +10,10 @@ MAX_SAMPLES = 256
 MAX_TOPK = 20  # vLLM's default for max_logprobs
 
 
+# What JSON encoders can write again, and engines read.
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 class MalformedError(Exception):
     """A request that can't be understood; the text is a sentence that names the field."""
 
@@ -28,12 +32,12 @@ class Prompt(msgspec.Struct, frozen=True):
 class SamplingParams(msgspec.Struct, frozen=True):
     """Absent and null mean the same: the engine's default."""
 
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    seed: int | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
+    seed: Int64 | None = None
     temperature: float | None = None
-    top_k: int | None = None
+    top_k: Int64 | None = None
     top_p: float | None = None
-    stop: str | list[str | int] | None = None
+    stop: str | list[str | Int64] | None = None
 
 
 class SampleRequest(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class SampleRequest(msgspec.Struct, frozen=True):
     sampling_params: SamplingParams
     num_samples: Annotated[int, msgspec.Meta(ge=1, le=MAX_SAMPLES)] | None = 1
     sampling_session_id: str | None = None
-    seq_id: int | None = None
+    seq_id: Int64 | None = None
     base_model: str | None = None
     model_path: str | None = None
     prompt_logprobs: bool | None = None
@@ -64,14 +68,14 @@ class RetrieveRequest(msgspec.Struct, frozen=True):
 
 class SessionTarget(msgspec.Struct, frozen=True):
     sampling_session_id: str
-    cloned_sampler_id: int = 0
+    cloned_sampler_id: Int64 = 0
 
 
 class RetrieveFuturesRequest(msgspec.Struct, frozen=True):
     """Body of retrieve_futures. timeout: seconds; 0 asks for an answer at once, None leaves it to the server."""
 
     target: SessionTarget
-    prev_cursor: int = 0
+    prev_cursor: Int64 = 0
     timeout: float | None = None
     retrieved_request_ids: list[str] = []
 

@@ -108,7 +108,11 @@ class Pace:
         self._queue.append((work, done))
         if len(self._queue) == 1:
             loop.call_soon(self._turn)
-        return await done
+        try:
+            return await done
+        finally:
+            # Else an error would hold this frame, which holds ``done``, which holds the error, and with it the answer.
+            del done
 
     def _turn(self) -> None:
         until_s = time.monotonic() + self._budget_s
@@ -120,6 +124,7 @@ class Pace:
                 except Exception as error:
                     done.set_exception(error)
             self._queue.popleft()
+            del work, done  # as above
             if time.monotonic() >= until_s:
                 break
         if self._queue:

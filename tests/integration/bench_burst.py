@@ -7,46 +7,15 @@ connection for each request asks for the server's health, and the server measure
 from __future__ import annotations
 
 import argparse
-import http.client
 import sys
-import threading
 import time
 
 import psutil
 
 from mockengine import RunningEngine, running
+from tests.integration.canary import Canary
 from tests.server_under_test.client import Client, server
 from tests.waiting import wait_for
-
-PACE_S = 0.02
-
-
-class Canary:
-    """Asks again and again, each time over a new connection."""
-
-    def __init__(self, port: int) -> None:
-        self.times_s: list[float] = []
-        self.failures = 0
-        self._port = port
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.wait(PACE_S):
-            began_s = time.monotonic()
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-            try:
-                connection.request("GET", "/api/v1/healthz")
-                connection.getresponse().read()
-            except OSError:
-                self.failures += 1
-            connection.close()
-            self.times_s.append(time.monotonic() - began_s)
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
 
 
 def main() -> int:

@@ -1,10 +1,12 @@
-"""The real tinker SDK as a client, in a process of its own: ``python sdk_client.py URL COUNT MAX_TOKENS``.
+"""The real tinker SDK, of any version, as a client: ``python sdk_client.py URL COUNT MAX_TOKENS [TOPK [POLLING]]``.
 
-Prints, as JSON, each sample's tokens and logprobs as hexadecimal bytes, in the wire's number formats.
+Prints, as JSON, each sample's tokens and logprobs as hexadecimal bytes, in the wire's number formats, and with TOPK the
+likeliest tokens, where the SDK has them. POLLING ``futures``: poll each future, though the server offers sessions.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 
@@ -12,16 +14,24 @@ import numpy as np
 import tinker
 from tinker import types
 
+PROMPT = [1, 2, 3]
 
-def main(url: str, count: int, max_tokens: int) -> None:
+
+def main(url: str, count: int, max_tokens: int, topk: int = 0, polling: str = "as offered") -> None:
+    if polling == "futures" and hasattr(types, "ClientConfigResponse"):
+        # What the server offers is data; all that the SDK makes of it is left as it is.
+        types.ClientConfigResponse.sample_use_retrieve_futures = property(lambda _: False)
     service = tinker.ServiceClient(base_url=url, api_key="tml-test")
     client = service.create_sampling_client(base_model="mock")
+    known = inspect.signature(tinker.SamplingClient.sample).parameters
+    topks = {name: topk for name in ("topk_prompt_logprobs", "topk_sample_logprobs") if topk and name in known}
     futures = [
         client.sample(
-            prompt=types.ModelInput.from_ints([1, 2, 3]),
+            prompt=types.ModelInput.from_ints(PROMPT),
             num_samples=2,
             sampling_params=types.SamplingParams(max_tokens=max_tokens, seed=seed),
             include_prompt_logprobs=True,
+            **topks,
         )
         for seed in range(count)
     ]
@@ -39,10 +49,13 @@ def main(url: str, count: int, max_tokens: int) -> None:
                     ]
                     for sequence in result.sequences
                 ],
+                "topk_prompt_logprobs": result.topk_prompt_logprobs,
+                "topk_sample_logprobs": [getattr(sequence, "topk_logprobs", None) for sequence in result.sequences],
+                "asked": sorted(topks),
             }
         )
     print(json.dumps(samples))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *map(int, sys.argv[4:5]), *sys.argv[5:6])

@@ -7,13 +7,14 @@ import math
 import struct
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from server_under_test.decode import BadBodyError, Wanted, _skim, sample_response
 from server_under_test.http_answer import Body
-from server_under_test.proto import SampleResponse
+from server_under_test.proto import SampleResponse, TopkLogprobs
 from server_under_test.results_json import sample_response_json
 
 
@@ -217,3 +218,10 @@ def test_json_for_older_clients_says_the_same(made: list[dict[str, Any]]) -> Non
             finite = logprob is not None and math.isfinite(struct.unpack("<f", float32(logprob))[0])
             assert (number is None) == (not finite)
             assert number is None or float32(number) == float32(logprob)
+
+
+def test_json_for_older_clients_has_the_likeliest_tokens_of_the_prompt() -> None:
+    ids, logprobs = np.array([0, 0, 7, 8, 9, 0], "<i4"), np.array([-99999, -99999, -0.1, -2, -0.5, -99999], "<f4")
+    topk = TopkLogprobs(token_ids=ids.tobytes(), logprobs=logprobs.tobytes(), k=2, length=3)
+    found = json.loads(sample_response_json(SampleResponse(topk_prompt_logprobs=topk).SerializeToString()))
+    assert found["topk_prompt_logprobs"] == [None, [[7, -0.1], [8, -2.0]], [[9, -0.5]]]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import itertools
+import weakref
 
 import pytest
 from hypothesis import given
@@ -124,3 +127,26 @@ def test_within_the_budget_work_is_done_in_one_turn(pieces: int) -> None:
 
     asyncio.run(scenario())
     assert "".join(turn[0] for turn in turns).strip("o") == "w" * pieces
+
+
+def test_an_error_leaves_nothing_for_the_collector() -> None:
+    class Answer:
+        pass
+
+    async def fail() -> weakref.ref[Answer]:
+        answer = Answer()
+        found = weakref.ref(answer)
+
+        def work(answer: Answer = answer) -> None:
+            raise ValueError(str(answer))
+
+        pace = Pace(1.0)
+        with contextlib.suppress(ValueError):
+            await pace.do(work)
+        return found
+
+    gc.disable()
+    try:
+        assert asyncio.run(fail())() is None
+    finally:
+        gc.enable()
