@@ -100,7 +100,8 @@ def test_the_outcome_of_each_kind(engine: RunningEngine, client: Client, kind: s
     retried = {"http_429": "refused", "http_503": "refused", "close_on_reuse": "keep_alive", "restart": "connect"}
     reason = retried.get(kind)
     metrics = client.metrics()
-    for name in ("refused", "keep_alive", "connect"):
+    # Whether the second request comes just as idle_close closes is chance; either way it has its answer.
+    for name in {"refused", "keep_alive", "connect"} - ({"keep_alive"} if kind == "idle_close" else set()):
         assert (metrics[f"server_engine_retries_total{name}"] > 0) == (name == reason)
     assert metrics["server_futures_totalfailed"] == (KINDS[kind].outcome is Outcome.FAILED)
 

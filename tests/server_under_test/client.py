@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -27,13 +27,12 @@ class Client:
         self.port = port
 
     def call(self, path: str, document: object = None, method: str = "POST", **headers: str) -> tuple[int, str, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         body = document if isinstance(document, bytes) else json.dumps(document)
-        connection.request(method, path, None if document is None else body, names)
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request(method, path, None if document is None else body, names)
+            answer = connection.getresponse()
+            content = answer.read()
         return answer.status, answer.getheader("Content-Type") or "", content
 
     def post(self, name: str, document: object, accept: str = JSON) -> tuple[int, Any]:
