@@ -81,6 +81,8 @@ class Controller:
         """A worker's latest report; it replaces the one before."""
         self._reports[report.worker] = report
         self._heard_s[report.worker] = time.monotonic()
+        if self._ended_s is None and self._all_workers_finished():
+            self._ended_s = time.monotonic()  # not when the next tick finds it
 
     def _totals(self) -> Totals:
         return total(self._reports.values())
@@ -144,7 +146,7 @@ class Controller:
             self._drain(self._settings.drain_s)
         else:  # something has died, and what is outstanding will not end
             self._drain(0.0)
-        self._ended_s = time.monotonic()
+        self._ended_s = self._ended_s or time.monotonic()
         self._drained.set()
         self._greenlet.join()
         self._stack.stop()

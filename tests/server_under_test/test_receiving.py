@@ -31,11 +31,12 @@ class Burst:
 
 
 @given(st.integers(1, 5), st.lists(st.sampled_from(["ask", "done", "progress", "time", "give up"]), max_size=80))
-def test_never_more_than_the_limit_that_move_and_first_come_first_served(limit: int, steps: list[str]) -> None:
+def test_none_begins_while_as_many_as_the_limit_move_and_first_come_first_served(limit: int, steps: list[str]) -> None:
     burst, now, asked = Burst(limit), 0.0, 0
     moved_at: dict[int, float] = {}
     gone: set[int] = set()
     for step in steps:
+        begun_before = len(burst.begun)
         under_way = [number for number in burst.begun if number not in gone]
         if step == "ask":
             burst.ask(asked, now=now)
@@ -58,7 +59,8 @@ def test_never_more_than_the_limit_that_move_and_first_come_first_served(limit: 
             moved_at.setdefault(number, now)
         moving = [n for n in burst.begun if n not in gone and now - moved_at[n] < PATIENCE_S]
         waiting_now = set(range(asked)) - set(burst.begun) - gone
-        assert len(moving) <= limit
+        # One that stalled and moves again is not stopped, so only a beginning says that there was room.
+        assert len(moving) <= limit or len(burst.begun) == begun_before
         assert burst.begun == sorted(burst.begun)
         assert burst.turns.waiting == len(waiting_now)
 
