@@ -90,7 +90,6 @@ $(VENV)-guidellm/made: requirements/guidellm.txt
 	@touch $@
 
 # The ways of splitting batches among HTTP workers, over both transports. QUICK=1 takes half a minute.
-QUICK ?=
 FANOUT_ARGS ?= $(if $(QUICK),--rounds 6 --rows 1$(comma)32)
 FANOUT_RUN := runs/$(shell date -u +%Y%m%dT%H%M%SZ)-fanout
 comma := ,

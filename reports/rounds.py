@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from reports.exit_codes import EXIT_USAGE
 from reports.paired import compare, noise_floor
-
-_USAGE_ERROR = 2
 
 # cell -> arm -> round -> values of the repetitions
 Trials = dict[str, dict[str, dict[int, list[float]]]]
@@ -94,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(table(read_trials(lines, options.metric), options.baseline, options.again))
     except (RoundsError, OSError) as error:
         print(f"python -m reports.rounds: {error}", file=sys.stderr)
-        return _USAGE_ERROR
+        return EXIT_USAGE
     return 0
 
 

@@ -31,7 +31,8 @@ API_KEY_VARIABLE = "SERVER_UNDER_TEST_API_KEY"
 LISTEN_BACKLOG = 16_384
 # Tens of thousands of held polls are millions of live objects, and a pass over all of them stops the loop for a second
 # or more. What requests leave behind is freed by reference counts; the collector finds next to nothing, so it looks at
-# young objects only, at few enough of them (50,000 in its second generation) for passes of some 20 ms.
+# young objects only. Its thresholds count what is made less what is freed, so under a steady load the young are many
+# all the same: with 17,000 polls held, passes take 0.1 s every 4 s, and 0.7 s every 45 s over the second generation.
 GC_THRESHOLDS = (5_000, 10, 1_000)
 SHUTDOWN_TIMEOUT_S = 0.1  # what is under way after the drain is broken off; aiohttp takes 0 for no limit
 KEEP_ALIVE_S = 120.0
