@@ -65,6 +65,16 @@ def test_none_begins_while_as_many_as_the_limit_move_and_first_come_first_served
         assert burst.turns.waiting == len(waiting_now)
 
 
+@given(st.integers(1, 5), st.integers(1, 40))
+def test_every_answer_of_a_burst_gets_its_turn(limit: int, answers: int) -> None:
+    burst = Burst(limit)
+    burst.ask(*range(answers))
+    for number in range(answers):
+        assert number in burst.begun
+        burst.turns.done(number, 0.0)
+    assert burst.begun == list(range(answers))
+
+
 def test_answers_that_stall_hold_up_nobody_for_long() -> None:
     burst = Burst(2)
     burst.ask(*range(5))
