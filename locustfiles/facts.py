@@ -39,7 +39,8 @@ def workload(settings: Settings) -> Workload:
         processes=settings.processes,
         poll_preset=settings.poll_preset,
         protocol="tinker",
-        arrivals="closed",
+        arrivals=settings.arrivals,
+        stages=settings.stages,
         body_profile=settings.engine.body_profile if settings.engine else None,
         seed=settings.seed,
     )

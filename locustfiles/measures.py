@@ -21,7 +21,7 @@ from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
 
 # Latencies are recorded in microseconds, from 1 us to 24 h, to three significant digits.
 HIGHEST_US = 24 * 3600 * 1_000_000
-LATENCIES = ("submit", "first_poll", "poll", "future")
+LATENCIES = ("submit", "first_poll", "poll", "future", "lateness")
 
 # Names of errors may hold words of the server's, which need not be few.
 MAX_ERROR_CLASSES = 100

@@ -8,9 +8,11 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from locustfiles.arrivals import CLOSED, ArrivalsError, schedule
 from locustfiles.ledger import share
 from locustfiles.lengths import LengthsError, parse_lengths
 from locustfiles.settings import Settings
+from locustfiles.traces import TraceError
 from reports.thresholds import parse_threshold
 
 # Files of a process beside its connections: standard streams, event loops, logs, listening sockets.
@@ -29,8 +31,14 @@ def check(settings: Settings) -> None:
         raise PreflightError(f"The run folder {run_dir} exists already. Name another one with --run-dir, or remove it.")
     try:
         parse_lengths(settings.lengths, settings.prompt_tokens, settings.max_tokens, settings.seed)
-    except LengthsError as error:
+        scheduled = schedule(settings.arrivals, settings.stages, settings.requests, settings.seed)
+    except (LengthsError, ArrivalsError, TraceError) as error:
         raise PreflightError(str(error)) from error
+    if scheduled is not None and scheduled.lengths is not None and settings.lengths != "fixed":
+        raise PreflightError(
+            f"--arrivals {settings.arrivals} has lengths of its own, and so has --lengths {settings.lengths}. "
+            "Leave one of them out."
+        )
     check_thresholds(settings)
     check_files(settings, open_files_limit())
     check_ports_of_clients(settings, ephemeral_ports())
@@ -48,6 +56,9 @@ def check_thresholds(settings: Settings) -> None:
     unseen = {
         "load": None,
         "target": unobserved,
+        "schedule": "futures have intended starts in open arrivals only (--arrivals, --stages)"
+        if settings.arrivals == CLOSED
+        else None,
         "engine": "the engine is not started here" if settings.engine is None else unobserved,
     }
     for threshold in map(parse_threshold, settings.thresholds):

@@ -26,7 +26,7 @@ from locustfiles.submitting import (
     after_submit,
 )
 from locustfiles.transport import ConnectionFailedError, Reply, TimedOutError
-from locustfiles.worker import WorkerRun, current_run
+from locustfiles.worker import Start, WorkerRun, current_run
 
 SUBMIT_TIMEOUT_S = 60.0  # the SDK's default for requests that are not polls
 SESSION_TIMEOUT_S = 10.0
@@ -60,10 +60,10 @@ class SdkUser(User):
         self._run.greenlets.spawn(self._keep_session_alive, session_id)
         while True:
             self._futures.wait_available()
-            number = self._run.next_future()
-            if number is None:
+            start = self._run.next_future()
+            if start is None:
                 break
-            self._run.greenlets.add(self._futures.spawn(self._follow, number))
+            self._run.greenlets.add(self._futures.spawn(self._follow, start))
         self._futures.join()
         raise StopUser
 
@@ -105,12 +105,16 @@ class SdkUser(User):
             if reply.status == 410:  # the session has ended; so does the SDK's loop
                 return
 
-    def _follow(self, number: int) -> None:
-        """One future, from submit to its end."""
+    def _follow(self, start: Start) -> None:
+        """One future, from its intended start to its end."""
+        number = start.number
         end = End.ABANDONED  # unless it gets to another: this greenlet is killed when the run is over
         started_s = time.monotonic()
+        if start.due_s is not None:
+            self._run.measures.latency("lateness", started_s - start.due_s)
+            started_s = start.due_s
         try:
-            end = self._sample(number)
+            end = self._sample(number, started_s)
             if end is End.DELIVERED:
                 elapsed_s = time.monotonic() - started_s
                 self._run.measures.latency("future", elapsed_s)
@@ -119,11 +123,11 @@ class SdkUser(User):
         finally:
             self._run.end(number, end)
 
-    def _sample(self, number: int) -> End:
+    def _sample(self, number: int, began_s: float) -> End:
+        """began_s: when the first submit was to begin."""
         seed, lengths = self._run.job(number)
         pause_s = RESUBMIT_MIN_S
         while True:
-            began_s = time.monotonic()
             request_id = self._submit(seed, lengths)
             if request_id is None:
                 return End.FAILED
@@ -135,6 +139,7 @@ class SdkUser(User):
                 return end
             gevent.sleep(pause_s * random.uniform(1 - RESUBMIT_JITTER, 1 + RESUBMIT_JITTER))
             pause_s = min(pause_s * 2, RESUBMIT_MAX_S)
+            began_s = time.monotonic()
 
     def _submit(self, seed: int, lengths: JobLengths) -> str | None:
         """The accepted future's id, or None when the target refuses for good."""

@@ -1,4 +1,7 @@
-"""What a run is asked to do: Locust options in, checked and frozen settings out. Pure, but for a file of thresholds."""
+"""What a run is asked to do: Locust options in, checked and frozen settings out.
+
+Pure, but for files of stages and of thresholds.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from locustfiles.arrivals import CLOSED
 from locustfiles.durations import parse_duration
 from locustfiles.polling import PRESETS
+from locustfiles.stages import Stages, StagesError, due_times, most_outstanding, read_stages
 from mockengine.corpus import PROFILES, BodyProfile
+from reports.schema import Stage
 from reports.threshold_files import asked_thresholds
 from reports.thresholds import ThresholdError
 
@@ -64,6 +70,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     prompt_tokens: int
     lengths: str
+    arrivals: str
+    stages: list[Stage]
     poll_preset: str
     seed: int
     model: str
@@ -104,6 +112,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="fixed|trace:FILE",
         help="lengths of prompts and results: all alike, or drawn from the columns ContextTokens and GeneratedTokens "
         "of a CSV file",
+    )
+    _add(
+        load,
+        "--arrivals",
+        default=CLOSED,
+        metavar="closed|constant:RATE|poisson:RATE|trace:FILE[,speed=2]",
+        help="when futures start: when others have ended, so that --outstanding are kept; or at their times, RATE a "
+        "second or as a CSV file has them with their lengths, --outstanding at most",
+    )
+    _add(
+        load,
+        "--stages",
+        default=None,
+        metavar="FILE",
+        in_web_ui=False,
+        help="a TOML file with stages of a rate or a number outstanding, one after the other, instead of --arrivals",
     )
     _add(
         load,
@@ -226,12 +250,13 @@ def settings_from(options: argparse.Namespace) -> Settings:
     if options.body_profile not in PROFILES:
         raise SettingsError(f"--body-profile should be one of {', '.join(PROFILES)}, found '{options.body_profile}'.")
     processes = max(1, options.processes or 1, options.expect_workers or 1)
-    users, outstanding = _users_and_outstanding(options, processes)
+    staged = _stages(options)
+    users, outstanding = _users_and_outstanding(options, _asked_outstanding(options, staged), processes)
     their_url = _their_url(options.host)
     engine = None if their_url else _engine(options)
     server = None if their_url else _server(options)
     return Settings(
-        requests=options.requests,
+        requests=_requests(options, staged),
         outstanding=outstanding,
         in_flight=options.in_flight,
         users=users,
@@ -239,6 +264,8 @@ def settings_from(options: argparse.Namespace) -> Settings:
         max_tokens=options.max_tokens,
         prompt_tokens=options.prompt_tokens,
         lengths=options.lengths,
+        arrivals=(staged.spread or CLOSED) if staged else options.arrivals,
+        stages=staged.stages if staged else [],
         poll_preset=options.poll_preset,
         seed=options.seed,
         model=options.model,
@@ -260,30 +287,69 @@ def _thresholds(options: argparse.Namespace) -> list[str]:
         raise SettingsError(str(error)) from error
 
 
+def _stages(options: argparse.Namespace) -> Stages | None:
+    if not options.stages:
+        return None
+    if options.arrivals != CLOSED:
+        raise SettingsError(
+            f"--stages says when futures start, and so does --arrivals {options.arrivals}. Leave one of them out."
+        )
+    try:
+        return read_stages(Path(options.stages))
+    except StagesError as error:
+        raise SettingsError(str(error)) from error
+
+
+def _requests(options: argparse.Namespace, staged: Stages | None) -> int:
+    """Stages with a rate have a number of futures of their own."""
+    asked: int = options.requests
+    if staged is None or staged.spread is None:
+        return asked
+    arrivals = len(due_times(staged.stages, staged.spread, options.seed))
+    if not 1 <= arrivals <= asked:
+        raise SettingsError(
+            f"The stages in {options.stages} have {arrivals} futures, and --requests allows 1 to {asked}. Raise "
+            "--requests, or change the stages."
+        )
+    return arrivals
+
+
+def _asked_outstanding(options: argparse.Namespace, staged: Stages | None) -> int | None:
+    asked: int | None = options.outstanding
+    if staged is None or staged.spread is not None:
+        return asked
+    if asked is not None:
+        raise SettingsError(
+            f"The stages in {options.stages} say how many futures are outstanding, and so does --outstanding {asked}. "
+            "Leave one of them out."
+        )
+    return most_outstanding(staged.stages)
+
+
 def _at_least(least: int, option: str, found: int) -> None:
     if found < least:
         raise SettingsError(f"{option} should be at least {least}, found {found}.")
 
 
-def _users_and_outstanding(options: argparse.Namespace, processes: int) -> tuple[int, int]:
+def _users_and_outstanding(options: argparse.Namespace, asked: int | None, processes: int) -> tuple[int, int]:
     """Enough users for the outstanding futures, and one a process at least: each process does its share."""
     needed = processes
-    if options.outstanding is not None:
-        _at_least(1, "--outstanding", options.outstanding)
-        needed = max(processes, -(-options.outstanding // options.in_flight))
+    if asked is not None:
+        _at_least(1, "--outstanding", asked)
+        needed = max(processes, -(-asked // options.in_flight))
     users = options.num_users or needed
     if users < processes:
         raise SettingsError(
             f"--processes {processes} needs as many users at least, found --users {users}. Raise --users."
         )
     outstanding = users * options.in_flight
-    if options.outstanding is not None:
-        if options.outstanding > outstanding:
+    if asked is not None:
+        if asked > outstanding:
             raise SettingsError(
-                f"--outstanding {options.outstanding} is more than {users} users x --in-flight {options.in_flight} = "
+                f"--outstanding {asked} is more than {users} users x --in-flight {options.in_flight} = "
                 f"{outstanding}. Raise --users or --in-flight."
             )
-        outstanding = options.outstanding
+        outstanding = asked
     if outstanding < processes:
         raise SettingsError(f"--outstanding {outstanding} leaves some of the {processes} processes idle. Raise it.")
     return users, outstanding

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
+import time
+from typing import NamedTuple
 
+import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 from gevent.pool import Group
 
+from locustfiles.arrivals import CLOSED, schedule
 from locustfiles.ledger import End, Ledger, share
 from locustfiles.lengths import JobLengths, parse_lengths
 from locustfiles.measures import Measures, UseMeter, WorkerReport
+from locustfiles.pacing import Places, Timetable
 from locustfiles.polling import PRESETS
 from locustfiles.settings import Settings
+from locustfiles.stages import length_s, outstanding_at
 from locustfiles.transport import Transport
 from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
 from mockengine.corpus import Corpus
@@ -24,6 +30,16 @@ GC_THRESHOLDS = (5_000, 10, 1_000)
 
 # Requests beside the outstanding futures' own: sessions and heartbeats, one or two a user.
 SPARE_CONNECTIONS_PER_USER = 2
+
+# How often a number outstanding that changes is followed.
+STAGE_STEP_S = 0.1
+
+
+class Start(NamedTuple):
+    """A future that is to start now. due_s: its intended start, of CLOCK_MONOTONIC; None in closed arrivals."""
+
+    number: int
+    due_s: float | None
 
 
 class WorkerRun:
@@ -45,8 +61,13 @@ class WorkerRun:
         )
         self.index = index
         self._workers = workers
-        self._lengths = parse_lengths(settings.lengths, settings.prompt_tokens, settings.max_tokens, settings.seed)
-        self._slots = BoundedSemaphore(outstanding)
+        scheduled = schedule(settings.arrivals, settings.stages, settings.requests, settings.seed)
+        self._timetable = Timetable(scheduled.share(workers, index)) if scheduled else None
+        self._lengths = (scheduled.lengths if scheduled else None) or parse_lengths(
+            settings.lengths, settings.prompt_tokens, settings.max_tokens, settings.seed
+        )
+        self._turn = BoundedSemaphore()
+        self._places = Places(outstanding)
         self._outstanding_cap = outstanding
         self._draining = False
         self._all_ended = Event()
@@ -56,19 +77,41 @@ class WorkerRun:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        if settings.stages and settings.arrivals == CLOSED:
+            self.greenlets.spawn(self._follow_stages)
 
-    def next_future(self) -> int | None:
-        """The next future's number, now outstanding; waits for a free place. None when there are no more."""
-        self._slots.acquire()
-        if self._draining or self.ledger.submitted == self.ledger.size:
-            self._slots.release()
-            return None
-        number = self.ledger.begin()
-        if self.ledger.outstanding == self._outstanding_cap:
+    def next_future(self) -> Start | None:
+        """The next future, now outstanding; waits for a free place and for its time. None when there are no more.
+
+        Users take turns, so that one waits for the next future's time and the others for theirs to wait.
+        """
+        with self._turn:
+            self._places.take()
+            due_s = None
+            if self._timetable is not None and not self._all_begun:
+                due_s = self._timetable.wait(self.ledger.submitted)
+            if self._draining or self._all_begun:
+                self._places.give_back()
+                return None
+            number = self.ledger.begin()
+        if not self.settings.stages and (due_s is not None or self.ledger.outstanding == self._outstanding_cap):
             self.use.mark_steady()
-        if self.ledger.submitted == self.ledger.size:
+        if self._all_begun:
             self.use.mark_drain()
-        return number
+        return Start(number, due_s)
+
+    @property
+    def _all_begun(self) -> bool:
+        return self.ledger.submitted == self.ledger.size
+
+    def _follow_stages(self) -> None:
+        """Keep as many places as the stages say, this worker's share of them, and end with them."""
+        stages = self.settings.stages
+        started_s = time.monotonic()
+        while not self._draining and (at_s := time.monotonic() - started_s) < length_s(stages):
+            self._places.resize(share(outstanding_at(stages, at_s), self._workers, self.index))
+            gevent.sleep(STAGE_STEP_S)
+        self.drain()
 
     def job(self, number: int) -> tuple[int, JobLengths]:
         """Seed and lengths of this worker's future ``number``: futures are dealt to the workers in turn."""
@@ -77,8 +120,8 @@ class WorkerRun:
 
     def end(self, number: int, end: End) -> None:
         self.ledger.end(number, end)
-        self._slots.release()
-        if self.ledger.outstanding == 0 and (self._draining or self.ledger.submitted == self.ledger.size):
+        self._places.give_back()
+        if self.ledger.outstanding == 0 and (self._draining or self._all_begun):
             self._all_ended.set()
 
     def fail(self, reason: str) -> None:
@@ -88,6 +131,9 @@ class WorkerRun:
     def drain(self) -> None:
         """Begin no more futures."""
         self._draining = True
+        if self._timetable is not None:
+            self._timetable.stop()
+        self._places.resize(self._outstanding_cap)  # nobody is left waiting for a stage that will not come
         self.use.mark_drain()
         if self.ledger.outstanding == 0:
             self._all_ended.set()

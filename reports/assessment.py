@@ -43,7 +43,7 @@ def assess(
     Raises ThresholdError when one of the facts' thresholds is none.
     """
     observed = _Observed(facts, timeline, resources)
-    steady = steady_window(timeline, observed.mean_service_time_s or 0.0)
+    steady = _steady_window(facts, timeline, observed)
     load = _load_use(facts)
     slots = facts.engine.slots if facts.engine else None
     use = utilisation(resources, steady or observed.run, slots)
@@ -78,6 +78,14 @@ def assess(
         facts=facts,
     )
     return _judged(document)
+
+
+def _steady_window(facts: LoadFacts, timeline: Sequence[TimelineRow], observed: _Observed) -> Window | None:
+    """None for a load that changes by stages: it is not meant to be steady."""
+    if facts.workload.stages:
+        return None
+    is_open = facts.workload.arrivals != "closed"
+    return steady_window(timeline, observed.mean_service_time_s or 0.0, open_arrivals=is_open)
 
 
 def _judged(document: RunDocument) -> RunDocument:

@@ -11,7 +11,7 @@ from reports.quantities import QUANTITIES, Quantity
 from reports.schema import ResourceRow, RunDocument, TimelineRow
 
 # The work that was asked for, and the machine that did it. What else differs may be what the comparison is about.
-_SAME_WORK = ("requests", "max_tokens", "prompt_tokens", "lengths", "body_profile", "protocol", "arrivals")
+_SAME_WORK = ("requests", "max_tokens", "prompt_tokens", "lengths", "body_profile", "protocol", "arrivals", "stages")
 _SAME_MACHINE = ("machine", "processor", "cores")
 
 _MISSING = "(not there)"

@@ -34,7 +34,8 @@ def _throughput(document: RunDocument) -> Figure:
     throughput = document.throughput
     overall = formats.rate(throughput.overall_per_s)
     if throughput.steady_per_s is None:
-        return Figure("Throughput, whole run", overall, "too short for a steady window")
+        why = "the load changes by stages" if document.workload.stages else "too short for a steady window"
+        return Figure("Throughput, whole run", overall, why)
     beside = f"{overall} over the whole run"
     if throughput.engine_ceiling_per_s is not None:
         share = formats.percent(throughput.steady_per_s / throughput.engine_ceiling_per_s)
@@ -84,4 +85,7 @@ def _load(document: RunDocument) -> Figure:
     load = document.load
     state = "saturated" if load.saturated else "not saturated"
     beside = f"{state}; wake-ups late by {formats.seconds(load.lag_p99_s)} at the 99th percentile"
+    lateness = document.latency_s.get("lateness")
+    if lateness is not None:
+        beside = f"{beside}, starts of futures by {formats.seconds(lateness.p99)}"
     return Figure("Load's busiest process", f"{load.cpu_utilisation:.2f} cores", beside)

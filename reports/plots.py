@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
-_PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE}
+_PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE, "lateness": RED}
 
 
 class Plot(NamedTuple):
@@ -35,7 +36,7 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
     load, observed = Series(timeline, axis), Series(resources, axis)
     drawn: list[Plot] = []
     if len(timeline) > 1:
-        drawn += [_throughput(document, load), _outstanding(load, observed), _re_polls(load)]
+        drawn += [_throughput(document, load), _outstanding(document, load, observed), _re_polls(load)]
     if len(resources) > 1:
         drawn += [_memory(document, timeline, observed), _cpu(document, load, observed), _delays(load, observed)]
     if document.latency_s:
@@ -57,6 +58,7 @@ def _throughput(document: RunDocument, load: Series) -> Plot:
         if throughput.steady_from_s is not None and throughput.steady_to_s is not None:
             window = (throughput.steady_from_s / load.axis.unit_s, throughput.steady_to_s / load.axis.unit_s)
             axes.axvspan(*window, color=GREY, alpha=0.12, linewidth=0, label="steady window")
+        _mark_stages(document, load.axis, axes)
         axes.set_ylim(bottom=0)
         load.axis.label(axes, "futures a second")
 
@@ -68,18 +70,26 @@ def _throughput(document: RunDocument, load: Series) -> Plot:
     )
 
 
-def _outstanding(load: Series, observed: Series) -> Plot:
+def _mark_stages(document: RunDocument, axis: TimeAxis, axes: Axes) -> None:
+    """A line where a stage of the load ends and the next begins."""
+    ends_s = accumulate(stage.duration_s for stage in document.workload.stages)
+    for end_s in ends_s:
+        axes.axvline(end_s / axis.unit_s, color=GREY, linestyle=":", linewidth=1)
+
+
+def _outstanding(document: RunDocument, load: Series, observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
         load.line(axes, "outstanding", BLUE, "outstanding")
         observed.line(axes, "engine_waiting", ORANGE, "in the engine's queue")
         observed.line(axes, "engine_running", GREEN, "in the engine's slots")
+        _mark_stages(document, load.axis, axes)
         axes.set_ylim(bottom=0)
         load.axis.label(axes, "futures")
 
     return Plot(
         "Outstanding futures",
-        "A plateau is the load keeping its number; the slope at the end is the drain. What is outstanding and not at "
-        "the engine waits in the target, or for its next poll.",
+        "A plateau is the load keeping its number (dotted: its stages); the slope at the end is the drain. What is "
+        "outstanding and not at the engine waits in the target, or for its next poll.",
         draw("outstanding", fill),
     )
 

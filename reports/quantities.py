@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # the observer, which is to stay small, should not import num
     from reports.paired import Better
 
 Dimension = Literal["count", "rate", "time", "size", "share"]
-Source = Literal["load", "target", "engine"]  # whose own word or observation it rests on
+Source = Literal["load", "schedule", "target", "engine"]  # whose own word or observation it rests on
 
 
 class Quantity(NamedTuple):
@@ -78,11 +78,12 @@ def _counts() -> list[Quantity]:
 
 
 def _latencies() -> list[Quantity]:
-    phases = {
-        "future": "from submit to result",
-        "submit": "of a submit",
-        "first_poll": "of a future's first poll",
-        "poll": "of a poll",
+    phases: dict[str, tuple[Source, str]] = {
+        "future": ("load", "latency from submit to result"),
+        "submit": ("load", "latency of a submit"),
+        "first_poll": ("load", "latency of a future's first poll"),
+        "poll": ("load", "latency of a poll"),
+        "lateness": ("schedule", "from a future's intended start to its submit"),
     }
     points = {"p50": "median", "p90": "90th percentile", "p99": "99th percentile", "p999": "99.9th percentile"}
 
@@ -94,8 +95,8 @@ def _latencies() -> list[Quantity]:
         return value
 
     return [
-        Quantity(f"{phase}_{point}", "time", "lower", "load", f"latency {of_what}, {what}", of(phase, point))
-        for phase, of_what in phases.items()
+        Quantity(f"{phase}_{point}", "time", "lower", source, f"{of_what}, {what}", of(phase, point))
+        for phase, (source, of_what) in phases.items()
         for point, what in {**points, "max": "slowest"}.items()
     ]
 

@@ -10,11 +10,27 @@ from typing import Any, Literal
 
 import msgspec
 
-# History of schema_version: 1 the first (thresholds came later, and are none where they are missing).
+# History of schema_version: 1 the first (thresholds and stages came later, and are none where they are missing).
 SCHEMA_VERSION = 1
 
 Verdict = Literal["pass", "fail", "invalid"]
 LimitedBy = Literal["engine", "target", "load", "machine", "arrivals"]
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a load that changes: a rate of arrivals or a number outstanding, one of which is not None.
+
+    ramp: it is reached evenly from the level of the stage before.
+    """
+
+    duration_s: float
+    rate_per_s: float | None = None
+    outstanding: int | None = None
+    ramp: bool = False
+
+    def __str__(self) -> str:
+        level = f"{self.outstanding:,} outstanding" if self.rate_per_s is None else f"{self.rate_per_s:g}/s"
+        return f"{self.duration_s:g} s {'to' if self.ramp else 'at'} {level}"
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +49,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: str
     body_profile: str | None  # None: the engine is not ours
     seed: int
+    stages: list[Stage] = []
 
 
 class FutureCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +119,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     ended: None while the run goes on; "complete" when the count (or the run time asked for) was reached and
     drained; otherwise "cut", with a sentence in cut_reason.
     histograms: name -> HdrHistogram in its standard compressed base64 encoding, in microseconds. Names: submit,
-    first_poll, poll, future.
+    first_poll, poll, future, and in open arrivals lateness.
     verification: "corpus" when every delivered result was compared with the bytes it must be, "shape" otherwise.
     engine_served_at_start: requests the engine had finished before the run, for reconciliation.
     """

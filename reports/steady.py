@@ -29,11 +29,14 @@ class Window(NamedTuple):
         return self.end - self.start
 
 
-def steady_window(timeline: Sequence[TimelineRow], mean_service_time_s: float = 0.0) -> Window | None:
+def steady_window(
+    timeline: Sequence[TimelineRow], mean_service_time_s: float = 0.0, *, open_arrivals: bool = False
+) -> Window | None:
     """From the end of the ramp to the last row before the last future was submitted, when the drain begins.
 
     After the ramp one mean service time is left out: engine slots that were filled at the same moment deliver nothing
-    for that long, and then all at once. None when less than 5 s, or than two mean service times, would remain.
+    for that long, and then all at once. Open arrivals come at their rate from the start, so they have no ramp. None
+    when less than 5 s, or than two mean service times, would remain.
     """
     if not timeline:
         return None
@@ -43,7 +46,7 @@ def steady_window(timeline: Sequence[TimelineRow], mean_service_time_s: float = 
     submitting = np.flatnonzero(submitted < submitted[-1])
     if not submitting.size:
         return None
-    ramped = int(np.argmax(outstanding >= _RAMPED * outstanding.max()))
+    ramped = 0 if open_arrivals else int(np.argmax(outstanding >= _RAMPED * outstanding.max()))
     start = int(np.searchsorted(times, times[ramped] + mean_service_time_s))
     end = int(submitting[-1])
     if start >= end or times[end] - times[start] < max(_SHORTEST_S, 2 * mean_service_time_s):
