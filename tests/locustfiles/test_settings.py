@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locustfiles import preflight
+from locustfiles.arrivals import schedule
 from locustfiles.durations import parse_duration
 from locustfiles.settings import Settings, SettingsError, add_arguments, default_run_dir, settings_from
 
@@ -125,8 +126,61 @@ def test_with_a_host_nothing_is_started_and_a_local_one_is_observed(host: str, o
     assert found.observe == observe
 
 
-def test_settings_survive_the_way_to_a_worker() -> None:
-    found = settings("--outstanding", "500", "--engine-args", "--seed 3 --model 'a b'")
+RATES = "stages = [{duration = '10s', rate = 30}, {duration = '10s', rate = 50, ramp = true}]"
+NUMBERS = "stages = [{duration = '10s', outstanding = 70}, {duration = '10s', outstanding = 4500, ramp = true}]"
+
+
+def stages_file(tmp_path: Path, text: str) -> str:
+    (tmp_path / "stages.toml").write_text(text)
+    return str(tmp_path / "stages.toml")
+
+
+def test_stages_of_rates_are_open_arrivals_and_have_a_number_of_futures(tmp_path: Path) -> None:
+    found = settings("--stages", stages_file(tmp_path, RATES), "--outstanding", "300")
+    assert (found.arrivals, found.requests, found.outstanding) == ("constant", 300 + 400, 300)
+    assert [stage.rate_per_s for stage in found.stages] == [30, 50]
+    poisson = settings("--stages", stages_file(tmp_path, f"arrivals = 'poisson'\n{RATES}"), "--seed", "5")
+    assert poisson.arrivals == "poisson"
+    scheduled = schedule(poisson.arrivals, poisson.stages, poisson.requests, poisson.seed)
+    assert scheduled is not None
+    assert len(scheduled.due_s) == poisson.requests
+
+
+def test_stages_of_numbers_are_closed_arrivals_and_have_users_for_the_largest(tmp_path: Path) -> None:
+    found = settings("--stages", stages_file(tmp_path, NUMBERS), "--requests", "9")
+    assert (found.arrivals, found.requests, found.outstanding, found.users) == ("closed", 9, 4500, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "sentence"),
+    [
+        (RATES, ["--arrivals", "poisson:3"], "and so does --arrivals poisson:3. Leave one of them out"),
+        (RATES, ["--requests", "699"], "have 700 futures, and --requests allows 1 to 699"),
+        ("stages = [{duration = '1s', rate = 1}]\narrivals = 'poisson'", ["--seed", "2"], "have 0 futures"),
+        (NUMBERS, ["--outstanding", "10"], "and so does --outstanding 10. Leave one of them out"),
+        ("stages = []", [], "ask for no future"),
+    ],
+)
+def test_stages_that_contradict_other_options_are_refused(
+    tmp_path: Path, text: str, args: list[str], sentence: str
+) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        settings("--stages", stages_file(tmp_path, text), *args)
+
+
+@pytest.mark.parametrize("arrivals", ["constant:5", "poisson:5", "closed"])
+def test_lateness_is_measured_where_futures_have_an_intended_start(arrivals: str) -> None:
+    found = settings("--threshold", "lateness_p99 < 10ms", "--arrivals", arrivals)
+    if arrivals != "closed":
+        preflight.check_thresholds(found)
+        return
+    with pytest.raises(preflight.PreflightError, match="needs lateness_p99, which is not measured: futures have inten"):
+        preflight.check_thresholds(found)
+
+
+def test_settings_survive_the_way_to_a_worker(tmp_path: Path) -> None:
+    stages = ["--stages", stages_file(tmp_path, RATES)]
+    found = settings("--outstanding", "500", "--engine-args", "--seed 3 --model 'a b'", *stages)
     assert msgspec.convert(msgspec.to_builtins(found), Settings) == found
     assert found.engine is not None
     assert found.engine.extra_args == ["--seed", "3", "--model", "a b"]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reports.assessment import assess
-from reports.schema import LoadFacts, ResourceRow, RunDocument, TimelineRow
+from reports.schema import LoadFacts, ResourceRow, RunDocument, Stage, TimelineRow
 
 Run = tuple[LoadFacts, list[TimelineRow], list[ResourceRow]]
 
@@ -45,6 +45,14 @@ def test_the_main_job(main_job: Run) -> None:
     assert target.results_served == document.engine.finished == 131_072
     assert document.engine.utilisation == pytest.approx(1.0, abs=0.01)
     assert document.engine.peak_in_flight == 2048
+
+
+def test_a_load_that_changes_by_stages_has_no_steady_window(main_job: Run) -> None:
+    facts, timeline, resources = main_job
+    workload = msgspec.structs.replace(facts.workload, stages=[Stage(duration_s=300.0, outstanding=17_000)])
+    document = assess(msgspec.structs.replace(facts, workload=workload), timeline, resources, {})
+    assert document.throughput.steady_per_s is None
+    assert document.throughput.overall_per_s > 0
 
 
 def test_run_json_has_the_promised_keys(main_job: Run) -> None:

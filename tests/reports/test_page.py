@@ -9,7 +9,7 @@ import pytest
 
 from reports.assessment import assess
 from reports.page import render_page
-from reports.schema import ErrorExample, LoadFacts, ResourceRow, TimelineRow
+from reports.schema import ErrorExample, LoadFacts, ResourceRow, Stage, TimelineRow
 from tests.reports.html_page import Page, refers_to_nothing_outside_itself
 
 Run = tuple[LoadFacts, list[TimelineRow], list[ResourceRow]]
@@ -60,6 +60,19 @@ def test_what_comes_from_elsewhere_is_escaped(hostile_run: Run) -> None:
 def test_the_verdict_comes_first_and_every_reason_is_said(hostile_run: Run) -> None:
     text = "".join(Page(render(hostile_run)).text)
     assert text.index("invalid") < text.index("Steady throughput") < text.index("What limited this run")
+
+
+def test_open_arrivals_show_how_late_futures_started_and_the_stages_of_their_load(main_job: Run) -> None:
+    facts, timeline, resources = main_job
+    assert "starts of futures" not in render(main_job)
+    stages = [Stage(duration_s=90.0, rate_per_s=100.0), Stage(duration_s=60.0, rate_per_s=400.0, ramp=True)]
+    workload = msgspec.structs.replace(facts.workload, arrivals="poisson", stages=stages)
+    histograms = facts.histograms | {"lateness": facts.histograms["submit"]}
+    facts = msgspec.structs.replace(facts, workload=workload, histograms=histograms)
+    text = "".join(Page(render((facts, timeline, resources))).text)
+    assert "starts of futures by" in text
+    assert "90 s at 100/s, 60 s to 400/s" in text
+    assert "the load changes by stages" in text
 
 
 def test_the_same_run_gives_the_same_page(main_job: Run) -> None:

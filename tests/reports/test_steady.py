@@ -47,6 +47,14 @@ def test_steady_window(
     assert found == (None if window is None else Window(first_s + window[0], first_s + window[1]))
 
 
+def test_open_arrivals_have_no_ramp(make_row: MakeRow) -> None:
+    """However outstanding wanders, only a service time is left out at the start."""
+    timeline = [make_row(at, submitted=10 * at, outstanding=50 + at) for at in range(61)]
+    first_s = timeline[0].monotonic_s
+    assert steady_window(timeline, 5.0, open_arrivals=True) == Window(first_s + 5, first_s + 59)
+    assert steady_window(timeline, 5.0) is None
+
+
 def test_a_run_without_rows_or_without_submits_has_none(make_row: MakeRow) -> None:
     assert steady_window([]) is None
     assert steady_window([make_row(second) for second in range(60)]) is None
