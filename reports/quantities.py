@@ -83,6 +83,7 @@ def _latencies() -> list[Quantity]:
         "submit": "of a submit",
         "first_poll": "of a future's first poll",
         "poll": "of a poll",
+        "session_poll": "of a poll for all futures of a session, which the target holds until one has ended",
     }
     points = {"p50": "median", "p90": "90th percentile", "p99": "99th percentile", "p999": "99.9th percentile"}
 
