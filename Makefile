@@ -12,18 +12,19 @@ SLOTS ?= 2048
 SERVICE_TIME ?= lognormal:mean=5s,cv=0.8,max=20s
 BODY_PROFILE ?= seed-equivalent
 POLL_PRESET ?= sdk
+PROTOCOL ?= tinker
 RETRIEVED_TTL ?= 300s
 LOCUST_ARGS ?=
 
 WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUTSTANDING) --slots $(SLOTS) \
 	--service-time '$(SERVICE_TIME)' --body-profile $(BODY_PROFILE) --poll-preset $(POLL_PRESET) \
-	--retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
+	--protocol $(PROTOCOL) --retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
 
 # The versions of the SDK that are tried, in an environment of their own each.
 SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
 SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
 
-.PHONY: soak soak-faults web test fuzz sdks bench bench-engine bench-fanout check format lock proto clean
+.PHONY: soak outstanding soak-faults web test fuzz sdks bench bench-engine bench-fanout check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -47,6 +48,14 @@ soak: $(VENV)/runtime
 
 web: $(VENV)/runtime
 	$(BIN)/locust -f locustfiles/soak.py --web-host 127.0.0.1 --web-port 8089 $(WORKLOAD)
+
+# All futures outstanding at the same time: the engine answers nothing until the last submit was accepted. Eight clients
+# poll their sessions, since so many futures polled one by one would need a connection each.
+outstanding: OUTSTANDING = $(REQUESTS)
+outstanding: PROTOCOL = tinker-sessions
+outstanding: LOCUST_ARGS += --run-name outstanding --hold-engine --in-flight $$((($(OUTSTANDING) + 7) / 8)) --users 8
+outstanding: $(VENV)/runtime
+	@$(BIN)/locust -f locustfiles/soak.py --headless $(WORKLOAD)
 
 # 20,000 futures with a mix of faults, every one accounted for.
 soak-faults: $(VENV)/dev

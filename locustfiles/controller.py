@@ -15,6 +15,7 @@ from gevent.event import AsyncResult, Event
 
 from locustfiles import facts, preflight
 from locustfiles.measures import Totals, WorkerReport, merged_histograms, total
+from locustfiles.processes import ProcessError
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
 from reports.conclude import conclude
@@ -60,6 +61,8 @@ class Controller:
         self.folder = RunFolder.create(Path(settings.run_dir) if settings.run_dir else default)
         self._reports: dict[int, WorkerReport] = {}
         self._cut_reason: str | None = None
+        self._notes: list[str] = []
+        self._engine_held = settings.hold_engine
         self._hurry = Event()
         self._ending = self._finishing = False
         self._drained = Event()
@@ -90,7 +93,7 @@ class Controller:
     def _keep_records(self) -> None:
         try:
             self._follow()
-        except RunFolderError as error:  # a full disk: without records there is no run
+        except (RunFolderError, ProcessError) as error:  # without records, on a full disk, there is no run
             self._cut_reason = str(error)
             self._end_test()
 
@@ -105,18 +108,26 @@ class Controller:
         ticks = 0
         with self.folder.timeline_writer() as timeline:
             while not self._drained.wait(max(0.0, self._started_s + ticks * TICK_S - time.monotonic())):
-                row = facts.timeline_row(self._totals(), time.monotonic(), time.time())
+                totals = self._totals()
+                row = facts.timeline_row(totals, time.monotonic(), time.time())
                 timeline.write(row)
                 if self._show is not None:
                     last = self.folder.last_resource()
                     self._show(previous, row, last.target_rss_bytes if last else None)
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
                     self.folder.checkpoint(self._facts(None))
+                if self._engine_held and totals.accepted >= min(self._settings.requests, self._settings.outstanding):
+                    self._release_engine(totals)
                 if not self._ending and self._over():
                     self._end_test()
                 previous = row
                 ticks += 1
             timeline.write(facts.timeline_row(self._totals(), time.monotonic(), time.time()))
+
+    def _release_engine(self, totals: Totals) -> None:
+        self._notes.append(facts.held_note(totals, time.monotonic() - self._started_s, self.folder.resources()))
+        self._stack.release_engine()
+        self._engine_held = False
 
     def _over(self) -> bool:
         """Whether nothing more is to come; when that is before its time, the reason is kept."""
@@ -206,5 +217,6 @@ class Controller:
             verification="shape" if self._settings.engine is None else "corpus",
             ended=ended,
             cut_reason=self._cut_reason,
+            notes=self._notes,
             thresholds=self._settings.thresholds,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from locustfiles.measures import Totals
 from locustfiles.settings import SWEEP_INTERVAL_S, Settings
-from reports.schema import EngineSettings, TargetSettings, TimelineRow, Workload
+from reports.schema import EngineSettings, ResourceRow, TargetSettings, TimelineRow, Workload
 
 
 def timeline_row(totals: Totals, monotonic_s: float, unix_s: float) -> TimelineRow:
@@ -27,6 +29,16 @@ def timeline_row(totals: Totals, monotonic_s: float, unix_s: float) -> TimelineR
     )
 
 
+def held_note(totals: Totals, after_s: float, resources: Sequence[ResourceRow]) -> str:
+    """What the target's memory was when all futures were outstanding and none had been answered."""
+    note = f"{totals.outstanding:,} futures were outstanding at once when the engine was let go, after {after_s:.0f} s."
+    first, last = (resources[0].target_rss_bytes, resources[-1].target_rss_bytes) if resources else (None, None)
+    if first is None or last is None:
+        return note
+    each = (last - first) / totals.outstanding
+    return f"{note} The target's memory was {last / 1e6:,.0f} MB then, {each / 1e3:.1f} kB a future above its start."
+
+
 def workload(settings: Settings) -> Workload:
     return Workload(
         requests=settings.requests,
@@ -38,7 +50,7 @@ def workload(settings: Settings) -> Workload:
         users=settings.users,
         processes=settings.processes,
         poll_preset=settings.poll_preset,
-        protocol="tinker",
+        protocol=settings.protocol,
         arrivals=settings.arrivals,
         stages=settings.stages,
         body_profile=settings.engine.body_profile if settings.engine else None,
@@ -56,6 +68,7 @@ def target(settings: Settings) -> TargetSettings:
         completed_ttl_s=server.completed_ttl_s,
         sweep_interval_s=SWEEP_INTERVAL_S,
         poll_hold_s=server.poll_hold_s,
+        acknowledged=settings.protocol == "tinker-sessions",
     )
 
 

@@ -36,6 +36,7 @@ class Ledger:
         self._polls = array("H", bytes(2 * size))
         self._id_hashes: set[int] = set()
         self._submitted = 0
+        self._accepted = 0
         self._by_end = [0] * len(End)
         self._doubled = 0
         self._foreign = 0
@@ -48,6 +49,11 @@ class Ledger:
     @property
     def submitted(self) -> int:
         return self._submitted
+
+    @property
+    def ids_given(self) -> int:
+        """Submits that the server accepted, those of the same future anew included."""
+        return self._accepted
 
     @property
     def outstanding(self) -> int:
@@ -65,6 +71,7 @@ class Ledger:
         """The server gave a future this id."""
         # 64 bits of hash: with 10**6 futures, a collision has odds of 3 in 10**8.
         identity = hash(request_id)
+        self._accepted += 1
         if identity in self._id_hashes:
             self._doubled += 1
         self._id_hashes.add(identity)

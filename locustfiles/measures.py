@@ -21,7 +21,7 @@ from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
 
 # Latencies are recorded in microseconds, from 1 us to 24 h, to three significant digits.
 HIGHEST_US = 24 * 3600 * 1_000_000
-LATENCIES = ("submit", "first_poll", "poll", "future", "lateness")
+LATENCIES = ("submit", "first_poll", "poll", "session_poll", "future", "lateness")
 
 # Names of errors may hold words of the server's, which need not be few.
 MAX_ERROR_CLASSES = 100
@@ -39,12 +39,14 @@ def new_histogram() -> HdrHistogram:
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one worker knows, cumulative. lag_max_s alone is since the previous report.
 
+    accepted: submits that the target has answered with an id.
     finished: nothing more will come. fatal: why this worker can't go on, a sentence.
     """
 
     worker: int
     futures: FutureCounts
     outstanding: int
+    accepted: int
     polls: PollCounts
     re_polls_by_cause: dict[str, int]
     errors: list[ErrorExample]
@@ -106,6 +108,7 @@ class Measures:
         worker: int,
         futures: FutureCounts,
         outstanding: int,
+        accepted: int,
         use: UseMeter,
         finished: bool,
         fatal: str | None,
@@ -114,6 +117,7 @@ class Measures:
             worker=worker,
             futures=futures,
             outstanding=outstanding,
+            accepted=accepted,
             polls=self.poll_counts(),
             re_polls_by_cause=dict(self._re_polls),
             errors=[ErrorExample(name=k, count=n, example=text) for k, (n, text) in self._errors.items()],
@@ -220,6 +224,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     futures: FutureCounts
     outstanding: int
+    accepted: int
     polls: PollCounts
     re_polls_by_cause: dict[str, int]
     errors: list[ErrorExample]
@@ -241,6 +246,7 @@ def total(reports: Iterable[WorkerReport]) -> Totals:
     return Totals(
         futures=msgspec.convert(_added([msgspec.to_builtins(r.futures) for r in reports]), FutureCounts),
         outstanding=sum(r.outstanding for r in reports),
+        accepted=sum(r.accepted for r in reports),
         polls=msgspec.convert(_added([msgspec.to_builtins(r.polls) for r in reports]), PollCounts),
         re_polls_by_cause=_added([r.re_polls_by_cause for r in reports]),
         errors=sorted(errors.values(), key=lambda error: -error.count),

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from locustfiles.arrivals import CLOSED, ArrivalsError, schedule
 from locustfiles.ledger import share
 from locustfiles.lengths import LengthsError, parse_lengths
-from locustfiles.settings import Settings
+from locustfiles.settings import Settings, connections
 from locustfiles.traces import TraceError
 from reports.thresholds import parse_threshold
 
@@ -81,8 +81,8 @@ def raise_open_files_limit() -> None:
 
 
 def check_files(settings: Settings, limit: int) -> None:
-    """Every outstanding future is an open connection in the load and in the server. Raises PreflightError."""
-    here = share(settings.outstanding, settings.processes, 0) + 2 * settings.users + SPARE_FILES
+    """Every connection is an open file in the load and in the server. Raises PreflightError."""
+    here = connections(settings, share(settings.outstanding, settings.processes, 0)) + SPARE_FILES
     if here > limit:
         raise PreflightError(
             f"{settings.outstanding} outstanding futures over {settings.processes} load processes need about {here} "
@@ -91,7 +91,7 @@ def check_files(settings: Settings, limit: int) -> None:
         )
     if settings.engine is None:
         return
-    there = settings.outstanding + settings.engine.slots + SPARE_FILES
+    there = connections(settings, settings.outstanding) + settings.engine.slots + SPARE_FILES
     if there > limit:
         raise PreflightError(
             f"{settings.outstanding} outstanding futures and {settings.engine.slots} engine slots need about {there} "
@@ -111,10 +111,11 @@ def ephemeral_ports() -> int | None:
 
 def check_ports_of_clients(settings: Settings, ports: int | None) -> None:
     """Connections from one address to one port need a local port each. Raises PreflightError."""
-    if ports is not None and settings.outstanding > ports:
+    needed = connections(settings, settings.outstanding)
+    if ports is not None and needed > ports:
         raise PreflightError(
-            f"{settings.outstanding} outstanding futures need as many local ports, but this machine has {ports} (see "
-            "net.ipv4.ip_local_port_range). Lower --outstanding or widen that range."
+            f"{settings.outstanding} outstanding futures need up to {needed} local ports, but this machine has {ports} "
+            "(see net.ipv4.ip_local_port_range). Lower --outstanding or widen that range."
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 from gevent.lock import BoundedSemaphore
@@ -12,10 +12,12 @@ from gevent.pool import Pool
 from locust import User, constant, task
 from locust.exception import StopUser
 
+from locustfiles.byte_budget import RESPONSE_BYTES, ByteBudget
 from locustfiles.ledger import End
 from locustfiles.lengths import JobLengths
 from locustfiles.polling import Deliver, GiveUp, Kind, PollAgain, PollState, Resubmit, Seen, Step, next_step
 from locustfiles.protocols import tinker
+from locustfiles.session_poller import SessionLostError, SessionPoller
 from locustfiles.submitting import (
     NO_ANSWER,
     SUBMITS_AT_ONCE,
@@ -38,6 +40,16 @@ RESUBMIT_MAX_S = 10.0
 RESUBMIT_JITTER = 0.25
 
 
+class Promise(NamedTuple):
+    """An accepted future: its number here and its id there, what was asked, and the submit's latency in seconds."""
+
+    number: int
+    request_id: str
+    seed: int
+    lengths: JobLengths
+    submit_s: float
+
+
 class SdkUser(User):
     """One SDK client. Its futures come from the worker's share; it stops when there are no more."""
 
@@ -51,6 +63,8 @@ class SdkUser(User):
         self._paused_until_s = 0.0
         self._next_seq_id = 0
         self._sampling_session_id = ""
+        self._response_bytes = ByteBudget(RESPONSE_BYTES)
+        self._session_poller: SessionPoller | None = None
 
     @task
     def follow_futures(self) -> None:
@@ -58,6 +72,11 @@ class SdkUser(User):
         if session_id is None:
             raise StopUser
         self._run.greenlets.spawn(self._keep_session_alive, session_id)
+        if self._run.settings.protocol == "tinker-sessions":
+            self._session_poller = SessionPoller(
+                self._run.transport, self._run.measures, self._fire, self._sampling_session_id
+            )
+            self._run.greenlets.spawn(self._session_poller.run)
         while True:
             self._futures.wait_available()
             start = self._run.next_future()
@@ -134,7 +153,11 @@ class SdkUser(User):
             submitted_s = time.monotonic()
             self._run.measures.latency("submit", submitted_s - began_s)
             self._run.ledger.accepted(request_id)
-            end = self._poll_to_the_end(number, request_id, seed, lengths, submitted_s - began_s)
+            promise = Promise(number, request_id, seed, lengths, submitted_s - began_s)
+            if self._session_poller is None:
+                end = self._poll_to_the_end(promise, PollState())
+            else:
+                end = self._fetch_when_told(promise, self._session_poller)
             if end is not None:
                 return end
             gevent.sleep(pause_s * random.uniform(1 - RESUBMIT_JITTER, 1 + RESUBMIT_JITTER))
@@ -182,21 +205,30 @@ class SdkUser(User):
         self._fire("submit", sent_s, len(answer), failure)
         return status, detail, answer
 
-    def _poll_to_the_end(
-        self, number: int, request_id: str, seed: int, lengths: JobLengths, submit_s: float
-    ) -> End | None:
+    def _fetch_when_told(self, promise: Promise, poller: SessionPoller) -> End | None:
+        """Wait until the session's poll tells of the future's end; then as when each future is polled."""
+        try:
+            completion = poller.wait_for(promise.request_id)
+        except SessionLostError as error:
+            self._run.measures.poll_error(str(error), promise.request_id)
+            return End.FAILED
+        with self._response_bytes.of(completion.payload_bytes):
+            return self._poll_to_the_end(promise, PollState(allow_metadata_only=completion.payload_bytes == 0))
+
+    def _poll_to_the_end(self, promise: Promise, state: PollState) -> End | None:
         """Poll until the future has ended; None when it has to be submitted again."""
         run = self._run
-        state = PollState()
         iteration = 0
         while True:
             run.measures.poll()
-            run.ledger.polled(number)
-            seen, body = self._poll(request_id, iteration, state, submit_s)
+            run.ledger.polled(promise.number)
+            seen, body = self._poll(promise, iteration, state)
+            if self._session_poller is not None and seen.kind in (Kind.RESULT, Kind.FAILURE):
+                self._session_poller.retrieved(promise.request_id)
             step: Step = next_step(run.preset, state, seen)
             match step:
                 case Deliver():
-                    return self._deliver(seed, lengths, body)
+                    return self._deliver(promise, body)
                 case GiveUp(end, error_class):
                     run.measures.poll_error(error_class, seen.detail)
                     return End.LOST if end == "lost" else End.FAILED
@@ -211,13 +243,13 @@ class SdkUser(User):
                     state = next_state
             iteration += 1
 
-    def _poll(self, request_id: str, iteration: int, state: PollState, submit_s: float) -> tuple[Seen, bytes]:
+    def _poll(self, promise: Promise, iteration: int, state: PollState) -> tuple[Seen, bytes]:
         sent_s = time.monotonic()
         try:
             reply = self._run.transport.post(
                 tinker.RETRIEVE_FUTURE,
-                tinker.retrieve_body(request_id, state.allow_metadata_only),
-                tinker.retrieve_headers(iteration, submit_s),
+                tinker.retrieve_body(promise.request_id, state.allow_metadata_only),
+                tinker.retrieve_headers(iteration, promise.submit_s),
                 self._run.preset.poll_timeout_s,
             )
         except TimedOutError:
@@ -236,16 +268,16 @@ class SdkUser(User):
         self._fire("poll (try again)" if again else "poll", sent_s, len(reply.body), failure)
         return seen, reply.body
 
-    def _deliver(self, seed: int, lengths: JobLengths, body: bytes) -> End:
+    def _deliver(self, promise: Promise, body: bytes) -> End:
         run = self._run
         run.measures.delivered_bytes += len(body)
-        flaw = run.verifier.flaw(seed, lengths.max_tokens, body)
+        flaw = run.verifier.flaw(promise.seed, promise.lengths.max_tokens, body)
         if flaw is None:
             run.ledger.verified()
             return End.DELIVERED
         if flaw.kind == "foreign":
             run.ledger.foreign()
-        run.measures.poll_error(f"result: {flaw.kind}", f"asked with seed {seed}: {flaw.text}")
+        run.measures.poll_error(f"result: {flaw.kind}", f"asked with seed {promise.seed}: {flaw.text}")
         return End.FAILED
 
     def _fire(self, name: str, sent_s: float, length: int, failure: str | None) -> None:

@@ -17,6 +17,7 @@ from locustfiles.arrivals import CLOSED
 from locustfiles.durations import parse_duration
 from locustfiles.polling import PRESETS
 from locustfiles.stages import Stages, StagesError, due_times, most_outstanding, read_stages
+from locustfiles.submitting import SUBMITS_AT_ONCE
 from mockengine.corpus import PROFILES, BodyProfile
 from reports.schema import Stage
 from reports.threshold_files import asked_thresholds
@@ -24,6 +25,14 @@ from reports.thresholds import ThresholdError
 
 SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
 SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
+PROTOCOLS = ("tinker", "tinker-sessions")
+
+# What one client has under way at once when it polls its session, besides its submits: results that it fetches, over
+# the 1,000 connections of the SDK's pool for them (tinker, _constants.py), and the session's poll.
+FETCHES_AT_ONCE = 1000
+SESSION_POLLS_AT_ONCE = 1
+# Beside those of futures, whatever the protocol: sessions and heartbeats.
+SPARE_CONNECTIONS_PER_USER = 2
 
 
 class SettingsError(Exception):
@@ -72,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lengths: str
     arrivals: str
     stages: list[Stage]
+    protocol: str
     poll_preset: str
     seed: int
     model: str
@@ -80,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     observe: str
     drain_s: float
     thresholds: list[str]
+    hold_engine: bool
     target_url: str
     engine: EngineSettings | None
     server: ServerSettings | None
@@ -128,6 +139,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         in_web_ui=False,
         help="a TOML file with stages of a rate or a number outstanding, one after the other, instead of --arrivals",
+    )
+    _add(
+        load,
+        "--protocol",
+        default="tinker",
+        metavar="|".join(PROTOCOLS),
+        help="poll each future by itself, or a client's session for all of its futures, whose results it then fetches "
+        "and acknowledges",
     )
     _add(
         load,
@@ -198,6 +217,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the engine sends",
     )
     _add(engine, "--corpus-seed", type=int, default=0, help="seed of the results' content")
+    _add(
+        engine,
+        "--hold-engine",
+        action="store_true",
+        help="let the engine answer nothing until as many futures as asked for are outstanding, all of them accepted",
+    )
     _add(engine, "--engine-args", default="", metavar="'ARGS'", help="further options of python -m mockengine")
     server = parser.add_argument_group("repoll: server under test (not with --host)")
     _add(server, "--server-port", type=int, default=8001, help="port of the server under test")
@@ -247,6 +272,10 @@ def settings_from(options: argparse.Namespace) -> Settings:
         _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
     if options.poll_preset not in PRESETS:
         raise SettingsError(f"--poll-preset should be one of {', '.join(PRESETS)}, found '{options.poll_preset}'.")
+    if options.protocol not in PROTOCOLS:
+        raise SettingsError(f"--protocol should be one of {', '.join(PROTOCOLS)}, found '{options.protocol}'.")
+    if options.hold_engine and options.host:
+        raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
         raise SettingsError(f"--body-profile should be one of {', '.join(PROFILES)}, found '{options.body_profile}'.")
     processes = max(1, options.processes or 1, options.expect_workers or 1)
@@ -266,6 +295,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         lengths=options.lengths,
         arrivals=(staged.spread or CLOSED) if staged else options.arrivals,
         stages=staged.stages if staged else [],
+        protocol=options.protocol,
         poll_preset=options.poll_preset,
         seed=options.seed,
         model=options.model,
@@ -274,10 +304,20 @@ def settings_from(options: argparse.Namespace) -> Settings:
         observe=_observe(options.observe, their_url),
         drain_s=options.drain,
         thresholds=_thresholds(options),
+        hold_engine=options.hold_engine,
         target_url=their_url or (server.url if server else ""),
         engine=engine,
         server=server,
     )
+
+
+def connections(settings: Settings, outstanding: int) -> int:
+    """Connections to the target that one load process needs at most for so many outstanding futures of its own."""
+    futures = outstanding
+    if settings.protocol == "tinker-sessions":  # a future that waits needs none
+        futures = min(outstanding, settings.users * (SUBMITS_AT_ONCE + FETCHES_AT_ONCE))
+        futures += settings.users * SESSION_POLLS_AT_ONCE
+    return futures + settings.users * SPARE_CONNECTIONS_PER_USER
 
 
 def _thresholds(options: argparse.Namespace) -> list[str]:

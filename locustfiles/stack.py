@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.request
+
 from locustfiles.processes import Process, ProcessError
 from locustfiles.settings import SWEEP_INTERVAL_S, EngineSettings, ServerSettings, Settings
 from reports.run_folder import RunFolder
@@ -9,6 +11,8 @@ from reports.run_folder import RunFolder
 ENGINE = "mock engine"
 SERVER = "server under test"
 OBSERVER = "observer"
+
+ADMIN_TIMEOUT_S = 30.0
 
 
 class Stack:
@@ -20,10 +24,13 @@ class Stack:
     def __init__(self, settings: Settings, folder: RunFolder) -> None:
         self._folder = folder
         self._processes: list[Process] = []
+        self._engine_url = settings.engine.url if settings.engine is not None else None
         try:
             if settings.engine is not None and settings.server is not None:
                 self._start(ENGINE, "mockengine", _engine_args(settings.engine), "mockengine ready")
-                args = _server_args(settings.server, settings.engine)
+                args = _server_args(settings.server, settings.engine, settings.protocol)
+                if settings.hold_engine:
+                    self.hold_engine()
                 self._start(SERVER, "server_under_test", args, "server_under_test ready")
             if settings.observe != "none":
                 self._start_observer(settings)
@@ -55,6 +62,22 @@ class Stack:
         self._processes.append(process)
         return process
 
+    def hold_engine(self) -> None:
+        """The engine answers nothing from now on. Raises ProcessError."""
+        self._ask_engine("hold")
+
+    def release_engine(self) -> None:
+        """The engine answers what has waited, and all that comes. Raises ProcessError."""
+        self._ask_engine("release")
+
+    def _ask_engine(self, what: str) -> None:
+        assert self._engine_url is not None
+        request = urllib.request.Request(f"{self._engine_url}/admin/{what}", method="POST")
+        try:
+            urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S).close()
+        except OSError as error:
+            raise ProcessError(f"The engine could not be told to {what} its answers: {error}.") from error
+
     def _named(self, name: str) -> Process:
         return next(process for process in self._processes if process.name == name)
 
@@ -80,7 +103,7 @@ def _engine_args(engine: EngineSettings) -> list[str]:
     ]
 
 
-def _server_args(server: ServerSettings, engine: EngineSettings) -> list[str]:
+def _server_args(server: ServerSettings, engine: EngineSettings, protocol: str) -> list[str]:
     return [
         *("--port", str(server.port)),
         *("--engine", engine.url),
@@ -90,5 +113,6 @@ def _server_args(server: ServerSettings, engine: EngineSettings) -> list[str]:
         *("--completed-ttl", f"{server.completed_ttl_s}s"),
         *("--sweep-interval", f"{SWEEP_INTERVAL_S}s"),
         *("--shutdown-deadline", "0s"),  # the load has drained before it stops the server
+        *(["--session-polling"] if protocol == "tinker-sessions" else []),
         *server.extra_args,
     ]

@@ -18,7 +18,7 @@ from locustfiles.lengths import JobLengths, parse_lengths
 from locustfiles.measures import Measures, UseMeter, WorkerReport
 from locustfiles.pacing import Places, Timetable
 from locustfiles.polling import PRESETS
-from locustfiles.settings import Settings
+from locustfiles.settings import Settings, connections
 from locustfiles.stages import length_s, outstanding_at
 from locustfiles.transport import Transport
 from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
@@ -27,9 +27,6 @@ from mockengine.corpus import Corpus
 # Tens of thousands of live greenlets make the collector's full passes long; what a future leaves behind is freed by
 # reference counts alone, so only young objects are looked at, a few at a time.
 GC_THRESHOLDS = (5_000, 10, 1_000)
-
-# Requests beside the outstanding futures' own: sessions and heartbeats, one or two a user.
-SPARE_CONNECTIONS_PER_USER = 2
 
 # How often a number outstanding that changes is followed.
 STAGE_STEP_S = 0.1
@@ -56,7 +53,7 @@ class WorkerRun:
         outstanding = share(settings.outstanding, workers, index)
         self.transport = Transport(
             settings.target_url,
-            connections=outstanding + SPARE_CONNECTIONS_PER_USER * settings.users,
+            connections=connections(settings, outstanding),
             headers={"User-Agent": "repoll", "X-API-Key": os.environ.get("TINKER_API_KEY", "tml-repoll")},
         )
         self.index = index
@@ -157,7 +154,13 @@ class WorkerRun:
 
     def report(self) -> WorkerReport:
         return self.measures.report(
-            self.index, self.ledger.counts(), self.ledger.outstanding, self.use, self.finished, self._fatal
+            self.index,
+            self.ledger.counts(),
+            self.ledger.outstanding,
+            self.ledger.ids_given,
+            self.use,
+            self.finished,
+            self._fatal,
         )
 
 

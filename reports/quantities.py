@@ -83,6 +83,10 @@ def _latencies() -> list[Quantity]:
         "submit": ("load", "latency of a submit"),
         "first_poll": ("load", "latency of a future's first poll"),
         "poll": ("load", "latency of a poll"),
+        "session_poll": (
+            "load",
+            "latency of a poll for all futures of a session, which the target holds until one has ended",
+        ),
         "lateness": ("schedule", "from a future's intended start to its submit"),
     }
     points = {"p50": "median", "p90": "90th percentile", "p99": "99th percentile", "p999": "99.9th percentile"}

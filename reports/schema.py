@@ -85,13 +85,17 @@ class ErrorExample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the target's configuration; None where it is not ours to know."""
+    """What is known of the target's configuration; None where it is not ours to know.
+
+    acknowledged: the load acknowledges every result that it has, and the target keeps it no longer.
+    """
 
     url: str
     retrieved_ttl_s: float | None = None
     completed_ttl_s: float | None = None
     sweep_interval_s: float | None = None
     poll_hold_s: float | None = None
+    acknowledged: bool = False
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +123,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     ended: None while the run goes on; "complete" when the count (or the run time asked for) was reached and
     drained; otherwise "cut", with a sentence in cut_reason.
     histograms: name -> HdrHistogram in its standard compressed base64 encoding, in microseconds. Names: submit,
-    first_poll, poll, future, and in open arrivals lateness.
+    first_poll, poll, session_poll, future, and in open arrivals lateness.
     verification: "corpus" when every delivered result was compared with the bytes it must be, "shape" otherwise.
     engine_served_at_start: requests the engine had finished before the run, for reconciliation.
     """

@@ -155,21 +155,21 @@ def retrieve_headers(iteration: int, submit_roundtrip_s: float) -> dict[str, str
 def seen_in(status: int, content_type: str, body: bytes) -> Seen:
     """What an answer to retrieve_future says."""
     if status != 200:
-        return Seen(Kind.STATUS, status, _text(body))
+        return Seen(Kind.STATUS, status, excerpt(body))
     if PROTOBUF in content_type:
         return Seen(Kind.RESULT, status)
     try:
         answer = _json_answer.decode(body)
     except msgspec.MsgspecError:
-        return Seen(Kind.NOT_A_RESULT, status, f"{content_type or 'no content type'}: {_text(body)}")
+        return Seen(Kind.NOT_A_RESULT, status, f"{content_type or 'no content type'}: {excerpt(body)}")
     if answer.type == "try_again":
         return Seen(Kind.TRY_AGAIN, status)
     if answer.status == "complete_metadata":
         return Seen(Kind.METADATA, status)
     if answer.error is not None:
         return Seen(Kind.FAILURE, status, answer.error)
-    return Seen(Kind.NOT_A_RESULT, status, _text(body))
+    return Seen(Kind.NOT_A_RESULT, status, excerpt(body))
 
 
-def _text(body: bytes) -> str:
+def excerpt(body: bytes) -> str:
     return body[:200].decode("utf-8", "replace")

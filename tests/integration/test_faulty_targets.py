@@ -31,14 +31,22 @@ def as_json(code: int, **document: Any) -> Reply:
 class Target(ThreadingHTTPServer):
     """A target whose answers to polls are decided by ``poll(future, iteration)`` and to submits by ``submit(number)``.
 
-    future numbers the accepted submits, iteration the polls of one of them, both from 0.
+    future numbers the accepted submits, iteration the polls of one of them, both from 0. session_poll(iteration), of
+    the polls for all futures together, whose requests are kept in session_polls.
     """
 
     request_queue_size = 128
 
-    def __init__(self, poll: Callable[[int, int], Reply], submit: Callable[[int], Reply]) -> None:
+    def __init__(
+        self,
+        poll: Callable[[int, int], Reply],
+        submit: Callable[[int], Reply],
+        session_poll: Callable[[int], Reply],
+    ) -> None:
         self.poll = poll
         self.submit = submit
+        self.session_poll = session_poll
+        self.session_polls: list[dict[str, Any]] = []
         self.submits = itertools.count()
         self.polls: dict[str, int] = {}
         self.lock = threading.Lock()
@@ -58,6 +66,9 @@ class Target(ThreadingHTTPServer):
                     iteration = self.polls.get(request_id, 0)
                     self.polls[request_id] = iteration + 1
                     return self.poll(int(request_id), iteration)
+                case "retrieve_futures":
+                    self.session_polls.append(document)
+                    return self.session_poll(len(self.session_polls) - 1)
                 case _:
                     return as_json(200)
 
@@ -93,9 +104,17 @@ def done(future: int, iteration: int) -> Reply:
     return DONE
 
 
+def nothing_ended(iteration: int) -> Reply:
+    return as_json(200, completions=[], cursor=0)
+
+
 @contextmanager
-def target(poll: Callable[[int, int], Reply] = done, submit: Callable[[int], Reply] = accept) -> Iterator[Target]:
-    server = Target(poll, submit)
+def target(
+    poll: Callable[[int, int], Reply] = done,
+    submit: Callable[[int], Reply] = accept,
+    session_poll: Callable[[int], Reply] = nothing_ended,
+) -> Iterator[Target]:
+    server = Target(poll, submit, session_poll)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -106,10 +125,13 @@ def target(poll: Callable[[int, int], Reply] = done, submit: Callable[[int], Rep
         thread.join()
 
 
-def soak(run_dir: Path, server: Target) -> tuple[int, dict[str, Any]]:
+def soak(run_dir: Path, server: Target, *more: str) -> tuple[int, dict[str, Any]]:
     args = ["--host", f"http://127.0.0.1:{server.server_port}", "--observe", "none", "--requests", str(FUTURES)]
     result = subprocess.run(
-        command(run_dir, *args, "--outstanding", "4", "--max-tokens", "2"), capture_output=True, text=True, timeout=100
+        command(run_dir, *args, "--outstanding", "4", "--max-tokens", "2", *more),
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     document: dict[str, Any] = json.loads((run_dir / "run.json").read_text())
     assert "Traceback" not in result.stderr, result.stderr
@@ -211,3 +233,65 @@ def test_submits_that_can_not_be_repeated_fail_their_future(tmp_path: Path, repl
     assert code == 1
     assert (run["futures"]["delivered"], run["futures"]["failed"]) == (FUTURES - 1, 1)
     assert {one["name"]: one["count"] for one in run["facts"]["errors"]} == {error: 1}
+
+
+class Session:
+    """The part of session polling in a target: what was accepted has ended; ``troubles`` are answers instead."""
+
+    def __init__(self, troubles: dict[int, Reply]) -> None:
+        self._troubles = troubles
+        self._accepted = 0
+
+    def submit(self, number: int) -> Reply:
+        self._accepted += 1
+        return accept(number)
+
+    def poll(self, iteration: int) -> Reply:
+        if iteration in self._troubles:
+            return self._troubles[iteration]
+        ended = [
+            {"state": "finished", "request_id": str(number), "response_payload_uncompressed_size": len(RESULT)}
+            for number in range(self._accepted)
+        ]
+        return as_json(200, completions=ended, cursor=len(ended))
+
+
+SESSIONS = ("--protocol", "tinker-sessions")
+
+
+def test_a_session_is_polled_for_all_its_futures_and_told_what_was_retrieved(tmp_path: Path) -> None:
+    session = Session({0: (503, "text/plain", b"busy"), 1: (0, "", b"")})
+    with target(submit=session.submit, session_poll=session.poll) as server:
+        code, run = soak(tmp_path / "run", server, *SESSIONS)
+    assert code == 0, run["run"]
+    assert run["futures"]["delivered"] == FUTURES
+    assert run["workload"]["protocol"] == "tinker-sessions"
+    assert {one["name"]: one["count"] for one in run["facts"]["errors"]} == {
+        "session poll 503": 1,
+        "session poll: closed without an answer": 1,
+    }
+    # Each result is fetched by one poll, as the session has told that it is there; never announced once more.
+    assert server.polls == {str(number): 1 for number in range(FUTURES)}
+    cursors = [poll["prev_cursor"] for poll in server.session_polls]
+    assert cursors == sorted(cursors)
+    acknowledged = {request_id for poll in server.session_polls for request_id in poll["retrieved_request_ids"]}
+    assert acknowledged >= {str(number) for number in range(FUTURES - 4)}  # the last may go with the run's end
+
+
+def test_a_session_that_is_lost_fails_all_its_futures(tmp_path: Path) -> None:
+    session = Session({0: as_json(404, detail="no such session")})
+    with target(submit=session.submit, session_poll=session.poll) as server:
+        code, run = soak(tmp_path / "run", server, *SESSIONS)
+    assert code == 1
+    assert run["futures"]["failed"] == FUTURES
+    assert len(server.session_polls) == 1
+    assert not server.polls
+
+
+def test_a_result_that_is_announced_to_one_who_was_told_its_size_is_not_fetched_again(tmp_path: Path) -> None:
+    session = Session({})
+    metadata = as_json(200, status="complete_metadata", response_payload_size=5)
+    with target(second_poll(metadata), submit=session.submit, session_poll=session.poll) as server:
+        code, run = soak(tmp_path / "run", server, *SESSIONS)
+    assert code == 1
+    assert run["polls"]["errors_by_class"] == {"poll: metadata twice": FUTURES}

@@ -114,6 +114,22 @@ def test_slow_results_are_polled_again(tmp_path: Path, free_port: Ports) -> None
     assert run["polls"]["total"] == run["polls"]["re_polls"] + 20
 
 
+def test_sessions_are_polled_and_what_is_acknowledged_is_dropped(tmp_path: Path, free_port: Ports) -> None:
+    """The engine is held until all are outstanding, and more of them than the load has connections for."""
+    args = [*small(free_port, requests=4000), "--outstanding", "3500", "--in-flight", "3500", "--max-tokens", "2000"]
+    code, run, printed = soak(tmp_path / "run", *args, "--protocol", "tinker-sessions", "--hold-engine")
+    assert code == 0, printed
+    assert run["futures"]["verified"] == run["engine"]["finished"] == 4000
+    assert run["polls"]["total"] == 4000
+    assert run["latency_s"]["session_poll"]["count"] > 0
+    (note,) = run["facts"]["notes"]
+    assert note.startswith("3,500 futures were outstanding at once when the engine was let go")
+    with (tmp_path / "run/resources.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert max(int(row["target_outstanding"] or 0) for row in rows) == 3500
+    assert int(rows[-1]["target_held_bytes"]) < 4000 * 2000 * 8 / 4
+
+
 def test_a_wrong_corpus_fails_every_future(tmp_path: Path, free_port: Ports) -> None:
     """The engine is told another corpus seed behind the load's back: nothing may pass as verified."""
     args = [*small(free_port, requests=20), "--engine-args", "--corpus-seed 1"]
@@ -140,6 +156,8 @@ def test_a_server_that_is_already_there_is_tested_with_host(tmp_path: Path, free
     [
         (["--requests", "0"], "--requests should be at least 1, found 0."),
         (["--poll-preset", "fast"], "--poll-preset should be one of sdk, sdk-pyqwest, plain-45s, found 'fast'."),
+        (["--protocol", "grpc"], "--protocol should be one of tinker, tinker-sessions, found 'grpc'."),
+        (["--hold-engine", "--host", "http://127.0.0.1:9"], "with --host it starts none"),
         (["--lengths", "trace:{tmp}/bad.csv"], "has no column ContextTokens and no column GeneratedTokens"),
         (["--run-dir", "{tmp}"], "exists already"),
         (["--outstanding", "1000000"], "open files"),

@@ -33,7 +33,7 @@ class StillUse:
 
 def report(measures: Measures, worker: int, futures: FutureCounts) -> WorkerReport:
     use: Any = StillUse()
-    return measures.report(worker, futures, outstanding=1, use=use, finished=False, fatal=None)
+    return measures.report(worker, futures, outstanding=1, accepted=2, use=use, finished=False, fatal=None)
 
 
 counts = st.builds(
@@ -76,6 +76,7 @@ def test_totals_are_sums_over_the_workers(workers: list[tuple[FutureCounts, list
     for name in ("submitted", "delivered", "lost", "verified", "failed"):
         assert getattr(found.futures, name) == sum(getattr(futures, name) for futures, _ in workers)
     assert found.outstanding == len(workers)
+    assert found.accepted == 2 * len(workers)
     assert found.polls.total == everything.count(("poll", ""))
     assert found.polls.re_polls == sum(kind == "re_poll" for kind, _ in everything)
     assert found.polls.timeouts == everything.count(("re_poll", "timeout"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from locustfiles import preflight
 from locustfiles.arrivals import schedule
 from locustfiles.durations import parse_duration
-from locustfiles.settings import Settings, SettingsError, add_arguments, default_run_dir, settings_from
+from locustfiles.settings import Settings, SettingsError, add_arguments, connections, default_run_dir, settings_from
 
 
 def options(*args: str, **locust_own: Any) -> argparse.Namespace:
@@ -39,6 +39,16 @@ def test_the_main_job() -> None:
     assert (found.server.retrieved_ttl_s, found.server.poll_hold_s) == (300.0, 300.0)
     assert found.target_url == "http://127.0.0.1:8001"
     assert found.observe == "auto"
+
+
+def test_a_session_that_is_polled_needs_few_connections() -> None:
+    """400 submits, 1,000 fetches, the session's poll, and two to spare, for each of eight users."""
+    args = ("--outstanding", "131072", "--in-flight", "16384")
+    assert connections(settings(*args, "--protocol", "tinker-sessions"), 131_072) == 8 * 1403
+    assert connections(settings(*args), 131_072) == 131_072 + 16
+    preflight.check_files(settings(*args, "--protocol", "tinker-sessions"), 20_000)
+    with pytest.raises(preflight.PreflightError, match="open files"):
+        preflight.check_files(settings(*args), 20_000)
 
 
 @given(
@@ -205,7 +215,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     ("outstanding", "processes", "slots", "limit", "sentence"),
     [
         (17_000, 1, 2048, 20_000, None),
-        (18_000, 1, 2048, 20_000, "2048 engine slots need about 20148 open files in the server"),
+        (18_000, 1, 2048, 20_000, "2048 engine slots need about 20166 open files in the server"),
         (30_000, 2, 1, 20_000, "open files in the server"),
         (30_000, 1, 2048, 20_000, "over 1 load processes need about"),
         (500, 1, 64, 512, "open files in one of them, but the limit is 512"),
@@ -223,6 +233,6 @@ def test_open_files(outstanding: int, processes: int, slots: int, limit: int, se
 def test_local_ports() -> None:
     found = settings("--outstanding", "30000")
     preflight.check_ports_of_clients(found, None)
-    preflight.check_ports_of_clients(found, 30_000)
-    with pytest.raises(preflight.PreflightError, match="30000 outstanding futures need as many local ports"):
-        preflight.check_ports_of_clients(found, 29_999)
+    preflight.check_ports_of_clients(found, 30_030)
+    with pytest.raises(preflight.PreflightError, match="30000 outstanding futures need up to 30030 local ports"):
+        preflight.check_ports_of_clients(found, 30_029)

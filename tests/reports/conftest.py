@@ -194,6 +194,7 @@ def simulate(
         histograms={
             "submit": histogram([0.002 + chance.expovariate(400) for _ in range(5000)]),
             "first_poll": histogram([min(45.0, 36 + chance.lognormvariate(1.4, 0.7)) for _ in range(5000)]),
+            "session_poll": histogram([min(30.0, chance.expovariate(2)) for _ in range(500)]),
             "poll": histogram([min(45.0, chance.lognormvariate(3.4, 0.5)) for _ in range(6000)]),
             "future": histogram([36 + chance.lognormvariate(1.4, 0.7) for _ in range(5000)]),
         },
