@@ -24,7 +24,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUT
 SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
 SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
 
-.PHONY: soak outstanding soak-faults web test fuzz sdks bench bench-engine bench-fanout check format lock proto clean
+.PHONY: soak outstanding soak-faults soak-frozen web test fuzz sdks bench bench-engine bench-fanout check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -59,7 +59,11 @@ outstanding: $(VENV)/runtime
 
 # 20,000 futures with a mix of faults, every one accounted for.
 soak-faults: $(VENV)/dev
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m soak tests/integration/test_fault_soak.py
+
+# A server that stands still for 15 s of 30 has the latencies that arithmetic gives.
+soak-frozen: $(VENV)/dev
+	$(BIN)/python -m pytest -m soak tests/integration/test_open_arrivals.py
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
