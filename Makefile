@@ -16,7 +16,7 @@ PROTOCOL ?= tinker
 RETRIEVED_TTL ?= 300s
 LOCUST_ARGS ?=
 
-WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) --outstanding $(OUTSTANDING) --slots $(SLOTS) \
+WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) $(OUTSTANDING:%=--outstanding %) --slots $(SLOTS) \
 	--service-time '$(SERVICE_TIME)' --body-profile $(BODY_PROFILE) --poll-preset $(POLL_PRESET) \
 	--protocol $(PROTOCOL) --retrieved-ttl $(RETRIEVED_TTL) $(LOCUST_ARGS)
 
