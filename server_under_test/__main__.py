@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import re
 import resource
@@ -29,11 +28,6 @@ EXIT_STOPPED_TWICE = 1
 API_KEY_VARIABLE = "SERVER_UNDER_TEST_API_KEY"
 # The kernel cuts this to net.core.somaxconn.
 LISTEN_BACKLOG = 16_384
-# Tens of thousands of held polls are millions of live objects, and a pass over all of them stops the loop for a second
-# or more. What requests leave behind is freed by reference counts; the collector finds next to nothing, so it looks at
-# young objects only. Its thresholds count what is made less what is freed, so under a steady load the young are many
-# all the same: with 17,000 polls held, passes take 0.1 s every 4 s, and 0.7 s every 45 s over the second generation.
-GC_THRESHOLDS = (5_000, 10, 1_000)
 SHUTDOWN_TIMEOUT_S = 0.1  # what is under way after the drain is broken off; aiohttp takes 0 for no limit
 KEEP_ALIVE_S = 120.0
 
@@ -45,9 +39,6 @@ def main() -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     keep_requests_out_of_the_log()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
     try:
         uvloop.run(_serve(options))
     except OSError as error:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from server_under_test.access import MAX_BODY_BYTES, meet_expectations, refuse_other_keys, say_what_is_refused
 from server_under_test.answers import json_answer
+from server_under_test.collecting import Collector
 from server_under_test.completions import Completions
 from server_under_test.engine_client import EngineClient
 from server_under_test.forwarder import Forwarder
@@ -50,6 +51,7 @@ class Server:
         self._forwarder = Forwarder(self._store, engine, options.engine_connections, result_path)
         self.metrics = Metrics(self._store, self._forwarder)
         self._trimmer = Trimmer(self.metrics.trim_s.observe)
+        self._collector = Collector(self._is_idle, self.metrics.garbage_collected)
         sessions = Sessions(boot)
         self._sessions_api = SessionsApi(sessions, options.session_polling)
         self._futures_api = FuturesApi(
@@ -68,10 +70,11 @@ class Server:
         return app
 
     async def run_background(self) -> None:
-        """Expire what has been kept long enough, and watch the loop's lag, for ever."""
+        """Expire what has been kept long enough, collect garbage, and watch the loop's lag, for ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.metrics.lag_monitor.run())
             tasks.create_task(self._sweep())
+            tasks.create_task(self._collector.run())
 
     async def _sweep(self) -> None:
         while True:
@@ -79,6 +82,9 @@ class Server:
             for overdue in self._store.expire(time.monotonic()):
                 self._forwarder.abandon(overdue)
             self._trimmer.freed(self._store.freed_bytes)
+
+    def _is_idle(self) -> bool:
+        return not (self._store.outstanding or self._store.deliveries or self.metrics.waiting_polls)
 
     async def drain(self, deadline_s: float) -> None:
         """Take nothing new, let what is outstanding end and be fetched by those who wait; fail what has not by then."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from server_under_test.collecting import Scope
 from server_under_test.forwarder import Forwarder
 from server_under_test.loop_lag import LagMonitor
 from server_under_test.store import FutureStore
@@ -34,11 +36,28 @@ class Metrics:
             registry=self._registry,
             buckets=LAG_BUCKETS_S,
         )
+        self._collections_s = Histogram(
+            "server_garbage_collection_seconds",
+            "How long passes of the garbage collector took, by what they looked at.",
+            labelnames=["scope"],
+            registry=self._registry,
+            buckets=LAG_BUCKETS_S,
+        )
+        for scope in get_args(Scope):
+            self._collections_s.labels(scope)  # from the beginning, not from the first pass
+        self._garbage = Counter(
+            "server_garbage_collected_objects", "Objects that the garbage collector freed.", registry=self._registry
+        )
         self.results_served = Counter("server_results_served", "Complete deliveries.", registry=self._registry)
         self.result_bytes_served = Counter(
             "server_results_served_bytes", "Bytes of complete deliveries.", registry=self._registry
         )
         self._registry.register(_State(store, forwarder, self.lag_monitor, lambda: self.waiting_polls))
+
+    def garbage_collected(self, scope: Scope, seconds: float, objects: int) -> None:
+        """One pass of the garbage collector."""
+        self._collections_s.labels(scope).observe(seconds)
+        self._garbage.inc(objects)
 
     def text(self) -> bytes:
         """Everything, in the Prometheus text format."""

@@ -44,7 +44,7 @@ class Client:
     def metrics(self) -> dict[str, float]:
         _, _, text = self.call("/metrics", method="GET")
         return {
-            sample.name + "".join(sample.labels.get(label, "") for label in ("end", "reason")): sample.value
+            sample.name + "".join(sample.labels.get(label, "") for label in ("end", "reason", "scope")): sample.value
             for family in text_string_to_metric_families(text.decode())
             for sample in family.samples
         }
