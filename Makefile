@@ -51,11 +51,9 @@ web: $(VENV)/runtime
 
 # All futures outstanding at the same time: the engine answers nothing until the last submit was accepted. Eight clients
 # poll their sessions, since so many futures polled one by one would need a connection each.
-outstanding: OUTSTANDING = $(REQUESTS)
-outstanding: PROTOCOL = tinker-sessions
-outstanding: LOCUST_ARGS += --run-name outstanding --hold-engine --in-flight $$((($(OUTSTANDING) + 7) / 8)) --users 8
 outstanding: $(VENV)/runtime
-	@$(BIN)/locust -f locustfiles/soak.py --headless $(WORKLOAD)
+	@$(BIN)/locust -f locustfiles/soak.py --headless --run-name outstanding $(WORKLOAD) --hold-engine \
+		--protocol tinker-sessions --outstanding $(REQUESTS) --users 8 --in-flight $$((($(REQUESTS) + 7) / 8))
 
 # 20,000 futures with a mix of faults, every one accounted for.
 soak-faults: $(VENV)/dev

@@ -93,7 +93,7 @@ class Controller:
     def _keep_records(self) -> None:
         try:
             self._follow()
-        except (RunFolderError, ProcessError) as error:  # without records, on a full disk, there is no run
+        except (RunFolderError, ProcessError) as error:  # a full disk, or an engine that stays held
             self._cut_reason = str(error)
             self._end_test()
 
@@ -116,7 +116,7 @@ class Controller:
                     self._show(previous, row, last.target_rss_bytes if last else None)
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
                     self.folder.checkpoint(self._facts(None))
-                if self._engine_held and totals.accepted >= min(self._settings.requests, self._settings.outstanding):
+                if self._engine_held and facts.all_accepted(totals, self._settings):
                     self._release_engine(totals)
                 if not self._ending and self._over():
                     self._end_test()

@@ -29,11 +29,16 @@ def timeline_row(totals: Totals, monotonic_s: float, unix_s: float) -> TimelineR
     )
 
 
+def all_accepted(totals: Totals, settings: Settings) -> bool:
+    """Whether as many futures as are to be outstanding have been accepted; one that was refused never will be."""
+    return totals.accepted + totals.futures.failed >= min(settings.requests, settings.outstanding)
+
+
 def held_note(totals: Totals, after_s: float, resources: Sequence[ResourceRow]) -> str:
     """What the target's memory was when all futures were outstanding and none had been answered."""
     note = f"{totals.outstanding:,} futures were outstanding at once when the engine was let go, after {after_s:.0f} s."
     first, last = (resources[0].target_rss_bytes, resources[-1].target_rss_bytes) if resources else (None, None)
-    if first is None or last is None:
+    if first is None or last is None or not totals.outstanding:
         return note
     each = (last - first) / totals.outstanding
     return f"{note} The target's memory was {last / 1e6:,.0f} MB then, {each / 1e3:.1f} kB a future above its start."
@@ -68,7 +73,7 @@ def target(settings: Settings) -> TargetSettings:
         completed_ttl_s=server.completed_ttl_s,
         sweep_interval_s=SWEEP_INTERVAL_S,
         poll_hold_s=server.poll_hold_s,
-        acknowledged=settings.protocol == "tinker-sessions",
+        acknowledged=settings.polls_sessions,
     )
 
 

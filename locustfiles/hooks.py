@@ -22,8 +22,9 @@ from locust.runners import MasterRunner, WorkerRunner
 from locustfiles import preflight
 from locustfiles.controller import Controller
 from locustfiles.measures import WorkerReport
+from locustfiles.options import add_arguments
 from locustfiles.processes import ProcessError, die_with_parent
-from locustfiles.settings import Settings, SettingsError, add_arguments, settings_from
+from locustfiles.settings import Settings, SettingsError, settings_from
 from locustfiles.terminal import Progress, print_verdict
 from locustfiles.worker import WorkerRun, begin_run, current_run, current_run_or_none
 from reports.exit_codes import EXIT_CODES, EXIT_USAGE

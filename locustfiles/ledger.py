@@ -51,8 +51,8 @@ class Ledger:
         return self._submitted
 
     @property
-    def ids_given(self) -> int:
-        """Submits that the server accepted, those of the same future anew included."""
+    def accepted_submits(self) -> int:
+        """Ids that the server gave; a future that is submitted anew gets another."""
         return self._accepted
 
     @property

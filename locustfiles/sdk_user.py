@@ -72,7 +72,7 @@ class SdkUser(User):
         if session_id is None:
             raise StopUser
         self._run.greenlets.spawn(self._keep_session_alive, session_id)
-        if self._run.settings.protocol == "tinker-sessions":
+        if self._run.settings.polls_sessions:
             self._session_poller = SessionPoller(
                 self._run.transport, self._run.measures, self._fire, self._sampling_session_id
             )
@@ -210,7 +210,7 @@ class SdkUser(User):
         try:
             completion = poller.wait_for(promise.request_id)
         except SessionLostError as error:
-            self._run.measures.poll_error(str(error), promise.request_id)
+            self._run.measures.error("future failed: its session can't be polled", str(error))
             return End.FAILED
         with self._response_bytes.of(completion.payload_bytes):
             return self._poll_to_the_end(promise, PollState(allow_metadata_only=completion.payload_bytes == 0))

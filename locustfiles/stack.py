@@ -24,13 +24,13 @@ class Stack:
     def __init__(self, settings: Settings, folder: RunFolder) -> None:
         self._folder = folder
         self._processes: list[Process] = []
-        self._engine_url = settings.engine.url if settings.engine is not None else None
+        self._engine = settings.engine
         try:
             if settings.engine is not None and settings.server is not None:
                 self._start(ENGINE, "mockengine", _engine_args(settings.engine), "mockengine ready")
-                args = _server_args(settings.server, settings.engine, settings.protocol)
+                args = _server_args(settings.server, settings.engine)
                 if settings.hold_engine:
-                    self.hold_engine()
+                    _tell(settings.engine, "hold")
                 self._start(SERVER, "server_under_test", args, "server_under_test ready")
             if settings.observe != "none":
                 self._start_observer(settings)
@@ -62,21 +62,10 @@ class Stack:
         self._processes.append(process)
         return process
 
-    def hold_engine(self) -> None:
-        """The engine answers nothing from now on. Raises ProcessError."""
-        self._ask_engine("hold")
-
     def release_engine(self) -> None:
-        """The engine answers what has waited, and all that comes. Raises ProcessError."""
-        self._ask_engine("release")
-
-    def _ask_engine(self, what: str) -> None:
-        assert self._engine_url is not None
-        request = urllib.request.Request(f"{self._engine_url}/admin/{what}", method="POST")
-        try:
-            urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S).close()
-        except OSError as error:
-            raise ProcessError(f"The engine could not be told to {what} its answers: {error}.") from error
+        """The engine, held from its start, answers what has waited and all that comes. Raises ProcessError."""
+        if self._engine is not None:
+            _tell(self._engine, "release")
 
     def _named(self, name: str) -> Process:
         return next(process for process in self._processes if process.name == name)
@@ -92,6 +81,15 @@ class Stack:
             self._processes.pop().stop()
 
 
+def _tell(engine: EngineSettings, what: str) -> None:
+    """``hold`` its answers from now on, or ``release`` them. Raises ProcessError."""
+    request = urllib.request.Request(f"{engine.url}/admin/{what}", method="POST")
+    try:
+        urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S).close()
+    except OSError as error:
+        raise ProcessError(f"The engine could not be told to {what} its answers: {error}.") from error
+
+
 def _engine_args(engine: EngineSettings) -> list[str]:
     return [
         *("--port", str(engine.port)),
@@ -103,7 +101,7 @@ def _engine_args(engine: EngineSettings) -> list[str]:
     ]
 
 
-def _server_args(server: ServerSettings, engine: EngineSettings, protocol: str) -> list[str]:
+def _server_args(server: ServerSettings, engine: EngineSettings) -> list[str]:
     return [
         *("--port", str(server.port)),
         *("--engine", engine.url),
@@ -113,6 +111,5 @@ def _server_args(server: ServerSettings, engine: EngineSettings, protocol: str) 
         *("--completed-ttl", f"{server.completed_ttl_s}s"),
         *("--sweep-interval", f"{SWEEP_INTERVAL_S}s"),
         *("--shutdown-deadline", "0s"),  # the load has drained before it stops the server
-        *(["--session-polling"] if protocol == "tinker-sessions" else []),
         *server.extra_args,
     ]

@@ -157,7 +157,7 @@ class WorkerRun:
             self.index,
             self.ledger.counts(),
             self.ledger.outstanding,
-            self.ledger.ids_given,
+            self.ledger.accepted_submits,
             self.use,
             self.finished,
             self._fatal,

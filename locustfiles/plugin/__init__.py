@@ -11,7 +11,7 @@ import sys
 
 from locust import events
 
-from locustfiles.settings import add_arguments
+from locustfiles.options import add_arguments
 
 if {"-h", "--help"} & set(sys.argv) and any(argument.endswith("soak.py") for argument in sys.argv):
     events.init_command_line_parser.add_listener(add_arguments)

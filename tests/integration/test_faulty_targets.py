@@ -284,6 +284,10 @@ def test_a_session_that_is_lost_fails_all_its_futures(tmp_path: Path) -> None:
         code, run = soak(tmp_path / "run", server, *SESSIONS)
     assert code == 1
     assert run["futures"]["failed"] == FUTURES
+    assert {one["name"]: one["count"] for one in run["facts"]["errors"]} == {
+        "session poll 404": 1,
+        "future failed: its session can't be polled": FUTURES,
+    }
     assert len(server.session_polls) == 1
     assert not server.polls
 

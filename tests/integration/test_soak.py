@@ -128,6 +128,7 @@ def test_sessions_are_polled_and_what_is_acknowledged_is_dropped(tmp_path: Path,
         rows = list(csv.DictReader(file))
     assert max(int(row["target_outstanding"] or 0) for row in rows) == 3500
     assert int(rows[-1]["target_held_bytes"]) < 4000 * 2000 * 8 / 4
+    assert run["facts"]["target"]["acknowledged"]
 
 
 def test_a_wrong_corpus_fails_every_future(tmp_path: Path, free_port: Ports) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from locustfiles import preflight
 from locustfiles.arrivals import schedule
 from locustfiles.durations import parse_duration
-from locustfiles.settings import Settings, SettingsError, add_arguments, connections, default_run_dir, settings_from
+from locustfiles.options import add_arguments
+from locustfiles.settings import Settings, SettingsError, connections, default_run_dir, settings_from
 
 
 def options(*args: str, **locust_own: Any) -> argparse.Namespace:

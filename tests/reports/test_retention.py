@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +41,13 @@ def test_between_rows_delivery_is_even(make_row: Callable[..., TimelineRow]) -> 
     predicted = predicted_retention(rows, target(12.5, None))
     assert predicted is not None
     assert list(predicted) == [0, 1000, 250]
+
+
+def test_what_is_acknowledged_is_kept_no_longer_than_a_sweep(make_row: Callable[..., TimelineRow]) -> None:
+    rows = [make_row(at, delivered_bytes=100 * at) for at in range(5)]
+    predicted = predicted_retention(rows, msgspec.structs.replace(target(300.0, 1.0), acknowledged=True))
+    assert predicted is not None
+    assert list(predicted) == [0, 100, 100, 100, 100]
 
 
 def test_it_is_not_known_without_the_time_to_live(make_row: Callable[..., TimelineRow]) -> None:

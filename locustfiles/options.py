@@ -1,0 +1,184 @@
+"""repoll's options, beside Locust's own."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from locustfiles.arrivals import CLOSED
+from locustfiles.durations import parse_duration
+from locustfiles.polling import PRESETS
+from locustfiles.settings import PROTOCOLS
+from mockengine.corpus import PROFILES
+
+SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare repoll's options. Locust fills them from command line, environment and [tool.locust]."""
+    load = parser.add_argument_group("repoll: load")
+    _add(load, "--requests", type=int, default=131_072, help="futures in the whole run, over all workers")
+    _add(
+        load,
+        "--outstanding",
+        type=int,
+        default=None,
+        help="futures outstanding at most, over all users; default: users x in-flight",
+    )
+    _add(
+        load,
+        "--in-flight",
+        type=int,
+        default=SDK_MAX_OUTSTANDING,
+        help="futures that one user, which is one SDK client, keeps outstanding at most",
+    )
+    _add(load, "--max-tokens", type=int, default=8192, help="tokens of each result, with --lengths fixed")
+    _add(load, "--prompt-tokens", type=int, default=128, help="tokens of each prompt, with --lengths fixed")
+    _add(
+        load,
+        "--lengths",
+        default="fixed",
+        metavar="fixed|trace:FILE",
+        help="lengths of prompts and results: all alike, or drawn from the columns ContextTokens and GeneratedTokens "
+        "of a CSV file",
+    )
+    _add(
+        load,
+        "--arrivals",
+        default=CLOSED,
+        metavar="closed|constant:RATE|poisson:RATE|trace:FILE[,speed=2]",
+        help="when futures start: when others have ended, so that --outstanding are kept; or at their times, RATE a "
+        "second or as a CSV file has them with their lengths, --outstanding at most",
+    )
+    _add(
+        load,
+        "--stages",
+        default=None,
+        metavar="FILE",
+        in_web_ui=False,
+        help="a TOML file with stages of a rate or a number outstanding, one after the other, instead of --arrivals",
+    )
+    _add(
+        load,
+        "--protocol",
+        default="tinker",
+        metavar="|".join(PROTOCOLS),
+        help="poll each future by itself, or a client's session for all of its futures, whose results it then fetches "
+        "and acknowledges",
+    )
+    _add(
+        load,
+        "--poll-preset",
+        default="sdk",
+        metavar="|".join(PRESETS),
+        help="which client's polling to imitate",
+    )
+    _add(load, "--seed", type=int, default=0, help="the same seed asks for the same results")
+    _add(load, "--model", default="mock", help="base model that the sampling sessions ask for")
+    _add(load, "--run-name", default="soak", help="name of the run, part of its folder's name")
+    _add(
+        load,
+        "--run-dir",
+        default=None,
+        metavar="DIR",
+        help="the run's folder; default: runs/<UTC time>-<name>",
+    )
+    _add(
+        load,
+        "--observe",
+        default="auto",
+        metavar="pid:N|port:N|none|auto",
+        help="the process whose memory, CPU and files to record; auto: the server started here, or with --host the one "
+        "that listens on that port of this machine",
+    )
+    _add(
+        load,
+        "--drain",
+        type=parse_duration,
+        default=60.0,
+        metavar="TIME",
+        help="how long a stopped run waits for its outstanding futures before it abandons them",
+    )
+    _add(
+        load,
+        "--threshold",
+        action="append",
+        default=[],
+        metavar="'NAME < LIMIT'",
+        in_web_ui=False,
+        help="what the run has to keep to pass, such as 'failed == 0', 'future_p99 < 60s' or 'throughput >= 0.95 * "
+        "engine_ceiling'; may be given more than once. Names: see python -m reports check --help",
+    )
+    _add(
+        load,
+        "--thresholds",
+        default=None,
+        metavar="FILE",
+        in_web_ui=False,
+        help="a TOML file with thresholds = [...]; default: [tool.repoll] of ./pyproject.toml",
+    )
+    engine = parser.add_argument_group("repoll: mock engine (not with --host)")
+    _add(engine, "--engine-port", type=int, default=8000, help="port of the mock engine")
+    _add(engine, "--slots", type=int, default=2048, help="requests that the engine serves at once")
+    _add(
+        engine,
+        "--service-time",
+        default="lognormal:mean=5s,cv=0.8,max=20s",
+        metavar="SPEC",
+        help="fixed:5s or lognormal:mean=5s,cv=0.8,max=20s; see python -m mockengine --help",
+    )
+    _add(
+        engine,
+        "--body-profile",
+        default="seed-equivalent",
+        metavar="|".join(PROFILES),
+        help="what the engine sends",
+    )
+    _add(engine, "--corpus-seed", type=int, default=0, help="seed of the results' content")
+    _add(
+        engine,
+        "--hold-engine",
+        action="store_true",
+        help="let the engine answer nothing until as many futures as asked for are outstanding, all of them accepted",
+    )
+    _add(engine, "--engine-args", default="", metavar="'ARGS'", help="further options of python -m mockengine")
+    server = parser.add_argument_group("repoll: server under test (not with --host)")
+    _add(server, "--server-port", type=int, default=8001, help="port of the server under test")
+    _add(
+        server,
+        "--poll-hold",
+        type=parse_duration,
+        default=300.0,
+        metavar="TIME",
+        help="how long it holds a poll",
+    )
+    _add(
+        server,
+        "--retrieved-ttl",
+        type=parse_duration,
+        default=300.0,
+        metavar="TIME",
+        help="how long it keeps a delivered result",
+    )
+    _add(
+        server,
+        "--completed-ttl",
+        type=parse_duration,
+        default=600.0,
+        metavar="TIME",
+        help="how long it keeps a result that nobody fetched",
+    )
+    _add(
+        server,
+        "--server-args",
+        default="",
+        metavar="'ARGS'",
+        help="further options of python -m server_under_test",
+    )
+
+
+def _add(group: Any, *args: str, in_web_ui: bool = True, **kwargs: Any) -> None:
+    action = group.add_argument(*args, **kwargs)
+    # What Locust's own parser sets on its actions, and an argument group does not: the start form asks for it.
+    action.include_in_web_ui = in_web_ui
+    action.is_secret = action.is_required = action.is_multiple = False
