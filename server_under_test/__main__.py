@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import uvloop
 from aiohttp import web
 
+from server_under_test.accepting import Listener
 from server_under_test.access import Connections, keep_requests_out_of_the_log
 from server_under_test.app import Server, ServerOptions
 from server_under_test.engine_client import EngineClient
@@ -151,7 +152,7 @@ async def _serve(options: argparse.Namespace) -> None:
     connections = Connections(runner.server, options.max_connections_per_address, KEEP_ALIVE_S)
     background = asyncio.create_task(server.run_background())
     try:
-        listener = await loop.create_server(connections, options.host, options.port, backlog=LISTEN_BACKLOG)
+        listener = await Listener.open(connections, options.host, options.port, LISTEN_BACKLOG)
         print(f"server_under_test ready on http://{options.host}:{options.port}", flush=True)
         await stop.wait()
         listener.close()
