@@ -10,6 +10,7 @@ import resource
 import secrets
 import signal
 import sys
+from collections.abc import Callable
 from typing import get_args
 from urllib.parse import urlsplit
 
@@ -30,7 +31,6 @@ API_KEY_VARIABLE = "SERVER_UNDER_TEST_API_KEY"
 # The kernel cuts this to net.core.somaxconn.
 LISTEN_BACKLOG = 16_384
 SHUTDOWN_TIMEOUT_S = 0.1  # what is under way after the drain is broken off; aiohttp takes 0 for no limit
-KEEP_ALIVE_S = 120.0
 
 
 def main() -> int:
@@ -42,11 +42,8 @@ def main() -> int:
     keep_requests_out_of_the_log()
     try:
         uvloop.run(_serve(options))
-    except OSError as error:
-        # uvloop's own text repeats the address; an unknown host has a negative number, which is none of the system's.
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        where = f"{options.host}:{options.port}"
-        return _usage_error(f"Cannot listen on {where}: {reason}. Choose another --host or --port.")
+    except _CannotListenError as error:
+        return _usage_error(str(error))
     return 0
 
 
@@ -59,6 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8001, help="port to listen on")
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve /metrics on a port of its own, where no key is asked for",
+    )
+    parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST", help="address for --metrics-port")
     parser.add_argument("--engine", default="http://127.0.0.1:8000", metavar="URL", help="the vLLM engine")
     parser.add_argument(
         "--result-path",
@@ -77,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     for option, default, text in (
         ("--poll-hold", 300.0, "how long a poll waits for its future"),
         ("--session-poll-hold", 30.0, "how long a poll waits for anything in its session"),
+        ("--keep-alive", 120.0, "how long a connection may be without a whole request"),
         ("--shutdown-deadline", 30.0, "how long after SIGTERM outstanding futures may take"),
         ("--retrieved-ttl", 300.0, "how long a result is kept after its last complete delivery"),
         ("--completed-ttl", 600.0, "how long a result is kept that nobody has fetched"),
@@ -113,12 +118,13 @@ def _mistake(options: argparse.Namespace) -> str | None:
     """What is wrong with the options, as a sentence."""
     if not _is_http_url(options.engine):
         return f"--engine should look like http://HOST:PORT, found '{options.engine}'."
-    if not 1 <= options.port <= 65535:
-        return f"--port should be between 1 and 65535, found {options.port}."
+    for name in ("port", "metrics_port"):
+        if (value := getattr(options, name)) is not None and not 1 <= value <= 65535:
+            return f"--{name.replace('_', '-')} should be between 1 and 65535, found {value}."
     for name in ("engine_connections", "max_outstanding", "max_connections_per_address"):
         if (value := getattr(options, name)) is not None and value < 1:
             return f"--{name.replace('_', '-')} should be at least 1, found {value}."
-    for name in ("sweep_interval", "engine_timeout"):
+    for name in ("sweep_interval", "engine_timeout", "keep_alive"):
         if getattr(options, name) == 0:
             return f"--{name.replace('_', '-')} should be longer than 0 s."
     return None
@@ -137,8 +143,24 @@ def _usage_error(sentence: str) -> int:
     return EXIT_USAGE
 
 
+class _CannotListenError(Exception):
+    """The text is a sentence."""
+
+
+async def _listen(make_protocol: Callable[[], asyncio.Protocol], host: str, port: int, option: str) -> Listener:
+    try:
+        return await Listener.open(make_protocol, host, port, LISTEN_BACKLOG)
+    except OSError as error:
+        # An unknown host has a negative number, which is none of the system's.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise _CannotListenError(f"Cannot listen on {host}:{port}: {reason}. Choose another {option}.") from error
+
+
 async def _serve(options: argparse.Namespace) -> None:
-    """Serve until SIGTERM or SIGINT, and then until all has ended; a second one ends it at once. Raises OSError."""
+    """Serve until SIGTERM or SIGINT, and then until all has ended; a second one ends it at once.
+
+    Raises _CannotListenError.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -149,10 +171,17 @@ async def _serve(options: argparse.Namespace) -> None:
     runner = web.AppRunner(server.app(), handler_cancellation=True, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     assert runner.server is not None
-    connections = Connections(runner.server, options.max_connections_per_address, KEEP_ALIVE_S)
+    connections = Connections(runner.server, options.max_connections_per_address, options.keep_alive)
+    metrics = web.AppRunner(server.metrics_app(), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+    await metrics.setup()
     background = asyncio.create_task(server.run_background())
     try:
-        listener = await Listener.open(connections, options.host, options.port, LISTEN_BACKLOG)
+        listener = await _listen(connections, options.host, options.port, "--host or --port")
+        if options.metrics_port is not None:
+            assert metrics.server is not None
+            await _listen(
+                metrics.server, options.metrics_host, options.metrics_port, "--metrics-host or --metrics-port"
+            )
         print(f"server_under_test ready on http://{options.host}:{options.port}", flush=True)
         await stop.wait()
         listener.close()
@@ -162,6 +191,7 @@ async def _serve(options: argparse.Namespace) -> None:
         background.cancel()
         engine.close()
         await runner.cleanup()
+        await metrics.cleanup()
 
 
 def _stop_or_exit(stop: asyncio.Event) -> None:
@@ -195,6 +225,7 @@ def _server_options(options: argparse.Namespace) -> ServerOptions:
         ),
         sweep_interval_s=options.sweep_interval,
         session_polling=options.session_polling,
+        metrics_apart=options.metrics_port is not None,
         api_key=os.environ.get(API_KEY_VARIABLE),
     )
 

@@ -24,19 +24,24 @@ from server_under_test.sessions_api import SessionsApi
 from server_under_test.store import FutureStore, KeepFor
 
 PREFIX = "/api/v1/"
+METRICS = "/metrics"
 _DRAIN_INTERVAL_S = 0.05
 LAST_WORDS_S = 1.0  # past the deadline, for answers that say so
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """engine_connections: requests at the engine at once. session_polling: what clients are told to do."""
+    """engine_connections: requests at the engine at once. session_polling: what clients are told to do.
+
+    metrics_apart: /metrics has an application of its own.
+    """
 
     engine_connections: int
     futures: FutureOptions
     keep_for: KeepFor
     sweep_interval_s: float
     session_polling: bool
+    metrics_apart: bool
     api_key: str | None
 
 
@@ -66,7 +71,14 @@ class Server:
             app.router.add_post(PREFIX + path, handler, expect_handler=meet_expectations)
         app.router.add_get(PREFIX + "healthz", self._healthz)
         app.router.add_get(PREFIX + "get_server_capabilities", self._capabilities)
-        app.router.add_get("/metrics", self._show_metrics)
+        if not self._options.metrics_apart:
+            app.router.add_get(METRICS, self._show_metrics)
+        return app
+
+    def metrics_app(self) -> web.Application:
+        """Only the metrics, and without a key, which scrapers seldom have."""
+        app = web.Application(middlewares=[say_what_is_refused])
+        app.router.add_get(METRICS, self._show_metrics)
         return app
 
     async def run_background(self) -> None:

@@ -160,6 +160,11 @@ class FuturesApi:
         target = wanted.target
         if self._sessions.model_of(target.sampling_session_id) is None:
             raise RefusedError(404, f"There is no sampling session '{target.sampling_session_id}'.")
+        if self._sessions.began_before(target.sampling_session_id):
+            # Nothing will ever be told of the futures that were lost, and their client would wait for ever.
+            raise RefusedError(
+                410, f"The server was started again, and what it had of '{target.sampling_session_id}' is gone."
+            )
         sampler = Sampler(target.sampling_session_id, target.cloned_sampler_id)
         for request_id in wanted.retrieved_request_ids:
             future = self._store.find(request_id)

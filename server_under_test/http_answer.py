@@ -56,9 +56,11 @@ class Buffers:
 
     def take(self, at_least: int = BUFFER_BYTES) -> bytearray:
         """A buffer of ``at_least`` bytes; what is in it is of no meaning."""
-        if self._spare and len(self._spare[-1]) >= at_least:
-            self._spare_bytes -= len(self._spare[-1])
-            return self._spare.pop()
+        while self._spare:
+            buffer = self._spare.pop()
+            self._spare_bytes -= len(buffer)
+            if len(buffer) >= at_least:
+                return buffer  # smaller ones are dropped: kept beside larger ones, they would only become more
         return bytearray(max(at_least, BUFFER_BYTES))
 
     def give_back(self, buffer: bytearray) -> None:

@@ -49,6 +49,10 @@ class Sessions:
         except (binascii.Error, UnicodeDecodeError):
             return None
 
+    def began_before(self, sampling_session_id: str) -> bool:
+        """Whether an earlier boot gave out this sampling session."""
+        return not sampling_session_id.startswith(f"sampling-{self._boot}-")
+
     def join(self) -> int:
         """A number for one more client of a sampling session, different from all others."""
         return next(self._joins)

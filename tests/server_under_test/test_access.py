@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 
 import pytest
 import zstandard
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from server_under_test.access import MAX_BODY_BYTES
+from server_under_test import access
+from server_under_test.access import MAX_BODY_BYTES, read_body, say_what_is_refused
 from tests.server_under_test.client import Client, sample_request, server
 from tests.server_under_test.stub_engine import StubEngine, held_engine, stub_engine
 from tests.waiting import wait_for
@@ -119,6 +125,46 @@ def answers(client: Client) -> bool:
         return client.call("/api/v1/healthz", method="GET")[0] == 200
     except OSError:
         return False
+
+
+def test_metrics_can_be_bound_apart(engine: StubEngine, free_port: Callable[[], int]) -> None:
+    port = str(free_port())
+    apart = ["--metrics-host", "127.0.0.2", "--metrics-port", port]
+    with server(engine.url, *apart, SERVER_UNDER_TEST_API_KEY="secret") as client:
+        assert client.call("/metrics", method="GET", X_API_Key="secret")[0] == 404
+        with urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=30) as answer:
+            assert b"server_held_bytes 0.0" in answer.read()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.2:{port}/api/v1/healthz", timeout=30)
+
+
+def test_headers_that_do_not_end_have_a_limit_in_time(engine: StubEngine) -> None:
+    with (
+        server(engine.url, "--keep-alive", "50ms") as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection,
+    ):
+        connection.sendall(b"GET /api/v1/healthz HTTP/1.1\r\nHost:")
+        assert connection.recv(100) == b""
+
+
+def test_a_body_that_does_not_end_has_a_limit_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "BODY_TIMEOUT_S", 0.05)
+
+    async def send_half() -> tuple[int, object]:
+        async def read(request: web.Request) -> web.Response:
+            return web.Response(body=await read_body(request))
+
+        app = web.Application(middlewares=[say_what_is_refused])
+        app.router.add_post("/", read)
+        async with TestServer(app) as server:
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{")
+            head = await reader.readuntil(b"\r\n\r\n")
+            body = await reader.readuntil(b"}")
+            writer.close()
+        return int(head.split()[1]), json.loads(body)["detail"]
+
+    assert asyncio.run(send_half()) == (408, "The body did not come within 0 s.")
 
 
 def test_another_request_with_the_identity_of_one_is_a_conflict(client: Client) -> None:

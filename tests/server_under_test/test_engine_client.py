@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import create_autospec
 
+import pytest
+
 from server_under_test.engine_client import EngineClient, _Connection
 from server_under_test.http_answer import Body, Buffers
 from server_under_test.receiving import Intake
@@ -38,6 +40,52 @@ def test_bytes_after_the_answer_make_the_connection_unusable() -> None:
 
     for before_the_caller_runs in (True, False):
         asyncio.run(unasked(before_the_caller_runs))
+
+
+def test_a_request_that_is_given_up_as_its_answer_comes_gives_the_memory_back() -> None:
+    async def give_up() -> None:
+        buffers = Buffers()
+        connection = _Connection(buffers, Intake(8, 0.1))
+        connection.connection_made(create_autospec(asyncio.Transport))
+        request = asyncio.create_task(connection.request(b"request"))
+        await asyncio.sleep(0)
+        memory = connection.get_buffer(-1).obj
+        receive(connection, ANSWER)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        assert buffers.take_first() is memory
+
+    asyncio.run(give_up())
+
+
+def test_a_connection_whose_answer_came_before_the_request_had_gone_is_not_used_again() -> None:
+    """Else the rest of the request would be read as the beginning of the next one."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    request = b" " * 50_000_000  # more than both kernels' buffers hold
+
+    async def answer_early() -> None:
+        connections = 0
+        over = asyncio.Event()
+
+        async def engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await over.wait()
+            writer.close()
+
+        server = await asyncio.start_server(engine, "127.0.0.1", 0)
+        client = EngineClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        for body in (request, b"{}"):
+            assert await client.complete(body, lambda body: bytes(body.whole())) == b"{}"
+        assert connections == 2
+        client.close()
+        over.set()
+        server.close()
+
+    asyncio.run(answer_early())
 
 
 def test_after_a_keep_alive_race_the_request_goes_over_a_new_connection() -> None:

@@ -146,6 +146,14 @@ def test_what_is_no_http_is_said_to_be_none(data: bytes) -> None:
         feed(AnswerReader(Buffers()), data, [])
 
 
+def test_an_answer_that_announces_too_much_is_refused_with_both_numbers() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1)
+    with pytest.raises(
+        BadAnswerError, match=f"^It announces {MAX_BODY_BYTES + 1} bytes, and at most {MAX_BODY_BYTES} "
+    ):
+        feed(AnswerReader(Buffers()), head, [])
+
+
 def test_memory_is_used_again_and_large_bodies_get_more_of_it() -> None:
     buffers = Buffers()
     body = b"x" * (2 * BUFFER_BYTES)
@@ -158,6 +166,17 @@ def test_memory_is_used_again_and_large_bodies_get_more_of_it() -> None:
         memory.add(id(reader.body.buffer))
         reader.release()
     assert len(memory) == 1
+
+
+def test_memory_that_is_too_small_is_not_kept_beside_what_takes_its_place() -> None:
+    buffers = Buffers()
+    taken = []
+    for size in (1, 2, 3):
+        taken.append(buffers.take(size * BUFFER_BYTES))
+        buffers.give_back(taken[-1])
+    assert buffers.take() is taken[-1]
+    other = buffers.take()
+    assert not any(other is buffer for buffer in taken)
 
 
 def test_memory_that_is_kept_for_later_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

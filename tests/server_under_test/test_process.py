@@ -123,6 +123,20 @@ def broken_body(handler: BaseHTTPRequestHandler, document: dict[str, Any]) -> No
     drop_connection(handler)
 
 
+def head_only(handler: BaseHTTPRequestHandler, status: int) -> None:
+    handler.send_response(status)
+    if status == 101:
+        handler.send_header("Connection", "Upgrade")
+        handler.send_header("Upgrade", "websocket")
+    handler.end_headers()
+
+
+def continue_first(handler: BaseHTTPRequestHandler, document: dict[str, Any]) -> None:
+    handler.send_response_only(100)
+    handler.end_headers()
+    right(handler, document)
+
+
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
@@ -133,8 +147,11 @@ def broken_body(handler: BaseHTTPRequestHandler, document: dict[str, Any]) -> No
         (lambda h, d: send(h, 200, b'{"choices": []}'), "found: none"),
         (broken_body, "broke off in the middle"),
         (lambda h, d: drop_connection(h), "closed the connection without an answer"),
+        (lambda h, d: head_only(h, 204), "The engine answered 204: an empty body."),
+        (lambda h, d: head_only(h, 304), "The engine answered 304: an empty body."),
+        (lambda h, d: head_only(h, 101), "switches to another protocol"),
     ],
-    ids=["500", "408", "HTML", "empty", "no choices", "cut off", "closed"],
+    ids=["500", "408", "HTML", "empty", "no choices", "cut off", "closed", "204", "304", "101"],
 )
 def test_an_engine_that_fails_makes_a_failed_future_with_a_sentence(answer: Any, sentence: str) -> None:
     with stub_engine(answer) as engine, server(engine.url) as client:
@@ -146,6 +163,11 @@ def test_an_engine_that_fails_makes_a_failed_future_with_a_sentence(answer: Any,
         engine.answer = right
         assert client.retrieve(client.submit())[1].sequences
         assert client.metrics()["server_futures_totalfailed"] == 2
+
+
+def test_an_answer_before_the_answer_is_skipped() -> None:
+    with stub_engine(continue_first) as engine, server(engine.url) as client:
+        assert all(client.retrieve(client.submit())[1].sequences for _ in range(2))
 
 
 def test_an_engine_that_is_not_there_makes_a_failed_future() -> None:
@@ -262,6 +284,9 @@ def test_with_an_api_key_others_are_refused(engine: StubEngine) -> None:
         (["--engine", "localhost:8000"], "--engine should look like http://HOST:PORT"),
         (["--engine", "http://localhost:many"], "--engine should look like http://HOST:PORT"),
         (["--port", "65536"], "--port should be between 1 and 65535, found 65536"),
+        (["--metrics-port", "0"], "--metrics-port should be between 1 and 65535, found 0"),
+        (["--metrics-port", "{taken}"], "127.0.0.1:{taken}: Address already in use. Choose another --metrics-host"),
+        (["--keep-alive", "0s"], "--keep-alive should be longer than 0 s"),
         (["--port", "0"], "--port should be between 1 and 65535, found 0"),
         (["--sweep-interval", "0s"], "--sweep-interval should be longer than 0 s"),
         (["--host", "no.such.host.invalid"], "Cannot listen on no.such.host.invalid:8001: Name or service not known"),

@@ -117,6 +117,17 @@ def test_nobody_acknowledges_what_has_not_ended(client: Client) -> None:
         assert client.retrieve(request_id)[1].sequences
 
 
+def test_a_session_of_an_earlier_boot_is_gone_so_that_its_clients_do_not_wait_for_ever(engine: StubEngine) -> None:
+    with server(engine.url) as earlier:
+        session = sampling_session(earlier)
+    with server(engine.url) as client:
+        status, answer = client.post("retrieve_futures", {"target": {"sampling_session_id": session}})
+        assert (status, answer["detail"]) == (
+            410,
+            f"The server was started again, and what it had of '{session}' is gone.",
+        )
+
+
 def test_unknown_sessions_get_404(client: Client) -> None:
     for nonsense in ("", "x", "sampling-00-0-%", "sampling-00-0-"):
         target = {"sampling_session_id": nonsense}
