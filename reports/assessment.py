@@ -116,9 +116,14 @@ class _Observed:
         return grown[0] if grown else None
 
     def exact_growth(self, name: str) -> int | None:
-        """The same, or None when the samples do not reach from the start of the run to its last delivery."""
+        """The same, or None when the samples do not reach from the start of the run to its last delivery.
+
+        None also when the target was started anew: what it counted after the last sample before that is not known.
+        """
         times, _ = measured(self._times, column(self._rows, name))
         if not times.size or times[0] > self.run.start or times[-1] < self._last_delivery:
+            return None
+        if len(set(self.samples("target_start_time_s"))) > 1:
             return None
         grown = self.growth(name)
         return None if grown is None else round(grown)

@@ -85,6 +85,16 @@ def test_counts_are_not_compared_when_the_samples_miss_a_part_of_the_run(main_jo
         assert document.run.verdict == "pass"
 
 
+def test_counts_are_not_compared_when_the_target_was_started_again(main_job: Run) -> None:
+    """A counter may be higher than before by the time of the next sample."""
+    facts, timeline, resources = main_job
+    half = len(resources) // 2
+    restarted = [
+        msgspec.structs.replace(row, target_start_time_s=1.0 if at < half else 2.0) for at, row in enumerate(resources)
+    ]
+    assert assess(facts, timeline, restarted, {}).target.results_served is None
+
+
 def test_what_a_server_did_before_the_run_does_not_count(
     make_facts: Callable[..., LoadFacts],
     make_row: Callable[..., TimelineRow],
