@@ -26,17 +26,30 @@ async def read_body(request: web.Request) -> bytes:
     """The request's body, decompressed. Raises RefusedError when it is too large, too slow, or in another coding."""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
-            body = await request.read()
+            body = await _received(request)
     except TimeoutError as error:
         raise RefusedError(408, f"The body did not come within {BODY_TIMEOUT_S:.0f} s.") from error
-    except web.HTTPRequestEntityTooLarge as error:
-        raise RefusedError(413, f"The body has more than {MAX_BODY_BYTES} bytes, which is the limit.") from error
     coding = request.headers.get("Content-Encoding", "identity").lower()
     if coding == "identity":
         return body
     if coding != "zstd":
         raise RefusedError(415, f"A body may be sent as it is or as zstd, found Content-Encoding '{coding}'.")
     return _decompressed(body)
+
+
+async def _received(request: web.Request) -> bytes:
+    """Like request.read(), which would keep the body until the next request comes on this connection."""
+    pieces, size = [], 0
+    while piece := await request.content.readany():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+    return b"".join(pieces)
+
+
+def _too_large() -> RefusedError:
+    return RefusedError(413, f"The body has more than {MAX_BODY_BYTES} bytes, which is the limit.")
 
 
 def _decompressed(body: bytes) -> bytes:
@@ -49,7 +62,7 @@ def _decompressed(body: bytes) -> bytes:
             pieces.append(piece)
             size += len(piece)
             if size > MAX_BODY_BYTES:
-                raise RefusedError(413, f"The body has more than {MAX_BODY_BYTES} bytes, which is the limit.")
+                raise _too_large()
     except zstandard.ZstdError as error:
         raise RefusedError(422, f"The body is not zstd, as its Content-Encoding says: {error}.") from error
     return b"".join(pieces)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from server_under_test.access import MAX_BODY_BYTES, meet_expectations, refuse_other_keys, say_what_is_refused
+from server_under_test.access import meet_expectations, refuse_other_keys, say_what_is_refused
 from server_under_test.answers import json_answer
-from server_under_test.collecting import Collector
+from server_under_test.collecting import Collector, Scope
 from server_under_test.completions import Completions
 from server_under_test.engine_client import EngineClient
 from server_under_test.forwarder import Forwarder
@@ -56,7 +56,7 @@ class Server:
         self._forwarder = Forwarder(self._store, engine, options.engine_connections, result_path)
         self.metrics = Metrics(self._store, self._forwarder)
         self._trimmer = Trimmer(self.metrics.trim_s.observe)
-        self._collector = Collector(self._is_idle, self.metrics.garbage_collected)
+        self._collector = Collector(self._is_idle, self._garbage_collected)
         sessions = Sessions(boot)
         self._sessions_api = SessionsApi(sessions, options.session_polling)
         self._futures_api = FuturesApi(
@@ -65,7 +65,7 @@ class Server:
 
     def app(self) -> web.Application:
         keys = [refuse_other_keys(self._options.api_key)] if self._options.api_key else []
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[*keys, say_what_is_refused])
+        app = web.Application(middlewares=[*keys, say_what_is_refused])
         posts = self._sessions_api.posts() | self._futures_api.posts()
         for path, handler in posts.items():
             app.router.add_post(PREFIX + path, handler, expect_handler=meet_expectations)
@@ -94,6 +94,11 @@ class Server:
             for overdue in self._store.expire(time.monotonic()):
                 self._forwarder.abandon(overdue)
             self._trimmer.freed(self._store.freed_bytes)
+
+    def _garbage_collected(self, scope: Scope, seconds: float, objects: int) -> None:
+        self.metrics.garbage_collected(scope, seconds, objects)
+        if scope == "everything":  # nobody waits
+            self._trimmer.trim()
 
     def _is_idle(self) -> bool:
         return not (self._store.outstanding or self._store.deliveries or self.metrics.waiting_polls)

@@ -216,6 +216,7 @@ class FuturesApi:
             complete = True
         finally:
             self._store.delivery_ends(future, complete, time.monotonic())
+            response.body = None  # aiohttp keeps the response until the next request comes on this connection
         if future.state is State.READY:
             self._metrics.results_served.inc()
             self._metrics.result_bytes_served.inc(len(body))

@@ -10,7 +10,10 @@ TRIM_AFTER_BYTES = 64 * 1024 * 1024
 
 
 class Trimmer:
-    """Trims the heap each time that so many bytes of results have been freed. observe: told how long it took, in s."""
+    """Trims the heap each time that so many bytes of results have been freed, and when it is told to.
+
+    observe: told how long it took, in s.
+    """
 
     def __init__(self, observe: Callable[[float], None]) -> None:
         self._observe = observe
@@ -22,9 +25,13 @@ class Trimmer:
 
     def freed(self, freed_bytes: int) -> None:
         """freed_bytes: of all that was freed so far."""
-        if self._malloc_trim is None or freed_bytes - self._trimmed_at_bytes < TRIM_AFTER_BYTES:
+        if freed_bytes - self._trimmed_at_bytes >= TRIM_AFTER_BYTES:
+            self._trimmed_at_bytes = freed_bytes
+            self.trim()
+
+    def trim(self) -> None:
+        if self._malloc_trim is None:
             return
-        self._trimmed_at_bytes = freed_bytes
         began_s = time.monotonic()
         self._malloc_trim(0)
         self._observe(time.monotonic() - began_s)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 AT_THE_ENGINE = 512
 AT_ONCE = 64
-SETTLE_S = 3.0  # longer than sweeps, trims and passes of the collector are apart
+SETTLE_S = 3.0
 
 
 def main() -> int:
@@ -72,8 +72,7 @@ async def measure(client: Client, engine: RunningEngine, count: int, tokens: int
     target = {"target": {"sampling_session_id": sampling}, "timeout": 0, "retrieved_request_ids": ids}
     await connections[0].post("retrieve_futures", target)
     await rss.line("acknowledging a result", count)
-    for connection in connections:
-        connection.close()
+    await all_of("closing", (connection.close() for connection in connections))
     await rss.line("closing a connection", count)
 
 
@@ -111,9 +110,10 @@ class Connection:
         length = int(answer.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
         return await reader.readexactly(length)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self._streams is not None:
             self._streams[1].close()
+            await self._streams[1].wait_closed()
 
 
 async def sampling_session(connection: Connection) -> str:
