@@ -7,6 +7,7 @@ it had sent before stays sent; nothing is sent again.
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing
 import os
 import signal
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 import zmq
@@ -44,18 +45,32 @@ _LOOKS_FOR_PARENT_EVERY_MS = 1_000
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True):
-    """What every process is told. account: where it leaves its Account when it ends as asked."""
+    """What every process is told. account: where it leaves its Account when it ends as asked. is_traced: whether that
+    says when each row passed.
+    """
 
     name: str
     address: str
     transport: TransportName
     splitter: str
     account: Connection
+    is_traced: bool = False
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """A message on its way through a process, on the monotonic clock that all processes of a machine share.
+
+    received_s: when the message was read from which it was made; of a scheduler's batch, when its step began.
+    """
+
+    rids: list[str]
+    received_s: float
+    sent_s: float
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process did, and with which code. cpu_s: since it was ready. delivered: an HTTP
-    worker's requests.
+    """What a process did, and with which code. cpu_s and wall_s: since it was ready. delivered: an HTTP worker's
+    requests. passed: every row, in a pipeline that is traced.
     """
 
     name: str
@@ -63,12 +78,19 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     sent: int
     decodes: int
     cpu_s: float
+    wall_s: float
     transport: TransportName
     splitter: str
     splitter_sha256: str
     shared_sha256: str
     delivered: dict[str, Delivered]
     unknown: int
+    passed: list[Passed]
+
+    @property
+    def utilisation(self) -> float:
+        """CPU time as a share of the time since the process was ready."""
+        return self.cpu_s / self.wall_s
 
 
 class Delivered(msgspec.Struct):
@@ -82,6 +104,15 @@ class Delivered(msgspec.Struct):
 
 class _Stage(Protocol):
     def handle(self, message: Message, transport: Transport, send: Send) -> None: ...
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A stage that also does something by the clock. due_s: when next, on the monotonic clock; None for not now."""
+
+    due_s: float | None
+
+    def step(self, transport: Transport, send: Send) -> None: ...
 
 
 class Router:
@@ -181,23 +212,35 @@ def run_stage(common: Common, make: Callable[[Common], _Stage]) -> None:
 def _serve(common: Common, stage: _Stage, sockets: Sockets, parent: BaseProcess) -> None:
     transport = transport_named(common.transport)
     received = sent = 0
-    started_cpu_s = time.process_time()
+    received_s = 0.0
+    passed: list[Passed] = []
 
     def send(address: str, message: Message) -> None:
         nonlocal sent
         sockets.send(address, transport.encode(message))
         sent += 1
+        if common.is_traced and (rids := getattr(message, "rids", None)):
+            passed.append(Passed(rids, received_s, time.monotonic()))
 
     inbox = sockets.receiver(common.address)
+    clocked = stage if isinstance(stage, Clocked) else None
     inbox.setsockopt(zmq.RCVTIMEO, _LOOKS_FOR_PARENT_EVERY_MS)
+    started_s, started_cpu_s = time.monotonic(), time.process_time()
     message: Message | None = None
     while not isinstance(message, Shutdown):
+        if clocked is not None:
+            now = time.monotonic()
+            if clocked.due_s is not None and clocked.due_s <= now:
+                received_s = now
+                clocked.step(transport, send)
+            inbox.setsockopt(zmq.RCVTIMEO, _wait_ms(clocked.due_s))
         try:
             frame = inbox.recv()
         except zmq.Again:
             if not parent.is_alive():
                 return  # it was killed, and nobody else will end this process
             continue
+        received_s = time.monotonic()
         message = transport.decode(frame)
         received += 1
         if isinstance(message, FreezeGc):
@@ -211,14 +254,22 @@ def _serve(common: Common, stage: _Stage, sockets: Sockets, parent: BaseProcess)
             sent=sent,
             decodes=transport.decodes,
             cpu_s=time.process_time() - started_cpu_s,
+            wall_s=time.monotonic() - started_s,
             transport=transport.name,
             splitter=common.splitter,
             splitter_sha256=splitter_sha256(common.splitter),
             shared_sha256=shared_sha256(),
             delivered=getattr(stage, "delivered", {}),
             unknown=getattr(stage, "unknown", 0),
+            passed=passed,
         )
     )
+
+
+def _wait_ms(due_s: float | None) -> int:
+    if due_s is None:
+        return _LOOKS_FOR_PARENT_EVERY_MS
+    return min(max(0, math.ceil(1e3 * (due_s - time.monotonic()))), _LOOKS_FOR_PARENT_EVERY_MS)
 
 
 def _say(sentence: str) -> None:
