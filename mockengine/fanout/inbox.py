@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -17,7 +19,8 @@ from aiohttp import web
 from mockengine.corpus import Corpus
 from mockengine.fanout.batches import AbortRequest, Generate, Message, TextBatch
 from mockengine.fanout.sockets import Sockets
-from mockengine.fanout.transport import Transport, TransportError, TransportName, transport_named
+from mockengine.fanout.timing import Timing
+from mockengine.fanout.transport import Transport, TransportName, transport_named
 from mockengine.fanout.vocabulary import FIRST_OF_CORPUS
 from mockengine.stopping import text_of
 
@@ -46,6 +49,8 @@ class Seen(msgspec.Struct, kw_only=True):
     """What an HTTP worker has seen. ready_s: when each row of a request was ready, in a pipeline that is traced.
 
     wrong: answers that were not what they had to be. unknown: rows of requests that are not known, or have ended.
+    queue_time_s: the longest in the scheduler, as timing objects say. since_sent_s: the longest since the sending of an
+    answer, which no timing object on its way knows yet: 0.0.
     """
 
     process: str
@@ -54,6 +59,8 @@ class Seen(msgspec.Struct, kw_only=True):
     wrong: int = 0
     aborted: int = 0
     unknown: int = 0
+    queue_time_s: float = 0.0
+    since_sent_s: float = 0.0
     ready_s: dict[str, list[float]] = {}
 
 
@@ -62,6 +69,7 @@ class _Open:
     ended: asyncio.Future[None]
     ids: bytearray = field(default_factory=bytearray)  # of 8 bytes
     texts: list[str] = field(default_factory=list)
+    has_shape: bool = True  # of the customized info
 
 
 class Inbox:
@@ -109,6 +117,9 @@ class Inbox:
             self._compare(one, self._corpus.tokens(seed, choice, tokens))
 
     def _compare(self, one: _Open, tokens: bytes) -> None:
+        if not one.has_shape:
+            self._seen.wrong += 1
+            raise WrongAnswerError("The pipeline delivered a customized info of another shape than the row's tokens.")
         wanted = np.frombuffer(tokens, "<i4")
         found = np.frombuffer(bytes(one.ids), np.int64) - FIRST_OF_CORPUS
         if not np.array_equal(found, wanted) or "".join(one.texts) != text_of(wanted):
@@ -132,25 +143,32 @@ class Inbox:
                 return
             try:
                 self._handle(self._transport.decode(frame))
-            except TransportError as error:
-                for one in self._open.values():
-                    if not one.ended.done():
-                        one.ended.set_exception(WrongAnswerError(str(error)))
+            except Exception as error:  # as in any other process of the pipeline: it says why, and ends
+                sentence = f"The {self._seen.process} ends: {type(error).__name__}: {error}"
+                print(f"mockengine.fanout: error: {sentence}", file=sys.stderr, flush=True)
+                os._exit(1)
         asyncio.get_running_loop().call_soon(self._take_in)
 
     def _handle(self, message: Message) -> None:
         match message:
             case TextBatch():
-                self._transport.unwrap(message.time_stats)
-                self._transport.unwrap(message.customized_info)
+                timings = self._transport.unwrap(message.time_stats)
+                info = self._transport.unwrap(message.customized_info) or {}
                 for row, rid in enumerate(message.rids or ()):
-                    self._take(rid, message, row)
+                    self._note_times(timings[row])
+                    self._take(rid, message, row, [rows[row] for rows in info.values() if row < len(rows)])
             case AbortRequest():
                 if (one := self._open.pop(message.rid, None)) and not one.ended.done():
                     self._seen.aborted += 1
                     one.ended.set_exception(AbortedError())
 
-    def _take(self, rid: str, batch: Any, row: int) -> None:
+    def _note_times(self, timing: Timing) -> None:
+        self._seen.queue_time_s = max(self._seen.queue_time_s, timing.forward_entry_time - timing.queue_entry_time)
+        if timing.response_sent_time:
+            self._seen.since_sent_s = max(self._seen.since_sent_s, time.monotonic() - timing.response_sent_time)
+
+    def _take(self, rid: str, batch: Any, row: int, infos: list[list[Any] | None]) -> None:
+        """infos: of each key, with an entry for each token of the row; None where the row has no such key."""
         one = self._open.get(rid)
         if one is None:
             self._seen.unknown += 1
@@ -158,6 +176,7 @@ class Inbox:
         self._seen.rows += 1
         one.ids += batch.output_ids[row].tobytes()
         one.texts.append(batch.output_strs[row])
+        one.has_shape &= all(info is None or len(info) == len(batch.output_ids[row]) for info in infos)
         if self._place.is_traced:
             self._seen.ready_s.setdefault(rid, []).append(time.monotonic())
         if batch.finished_reasons[row] is not None:

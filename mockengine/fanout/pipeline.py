@@ -17,6 +17,7 @@ import zmq
 
 from mockengine.fanout.batches import Message, Shutdown
 from mockengine.fanout.detokenizer import MAX_STATES
+from mockengine.fanout.faults import other_transport
 from mockengine.fanout.sockets import Sockets
 from mockengine.fanout.stages import Account, Common, DetokenizerStage, HttpWorker, Router, run_stage
 from mockengine.fanout.transport import TransportName, transport_named
@@ -37,7 +38,7 @@ class Pipeline:
 
     detokenizers: how many; with more than one there is a router. workers: how many HTTP workers to start, or the
     addresses of those that are there. scheduler: of a process that is to be it, and its address. Must be made in the
-    main thread, whose SIGQUIT handler it replaces meanwhile.
+    main thread, whose SIGQUIT handler it replaces meanwhile. fault: one of ``faults``.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Pipeline:
         max_states: int = MAX_STATES,
         scheduler: tuple[str, StageMaker] | None = None,
         is_traced: bool = False,
+        fault: str | None = None,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="fanout-")
         self._context = multiprocessing.get_context("spawn")
@@ -57,7 +59,7 @@ class Pipeline:
         self._transport = transport_named(transport)
         self._splitter = splitter
         self._processes: dict[str, tuple[str, multiprocessing.process.BaseProcess, Connection]] = {}
-        self._scheduler, self._is_traced = scheduler, is_traced
+        self._scheduler, self._is_traced, self._fault = scheduler, is_traced, fault
         self._detokenizers, self._max_states = detokenizers, max_states
         self._own_workers = workers if isinstance(workers, int) else 0
         self.entry = self.address("entry")
@@ -149,12 +151,14 @@ class Pipeline:
 
     def _start(self, name: str, address: str, make: StageMaker) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
+        speaks_other = self._fault == "other_transport" and name.startswith("detokenizer")
         common = Common(
             name=name,
             address=address,
-            transport=self._transport.name,
+            transport=other_transport(self._transport.name) if speaks_other else self._transport.name,
             splitter=self._splitter,
             account=theirs,
+            fault=self._fault,
             is_traced=self._is_traced,
         )
         process = self._context.Process(target=run_stage, args=(common, make), name=name)

@@ -13,6 +13,7 @@ import msgspec
 
 from mockengine.corpus import BodyProfile
 from mockengine.durations import DurationError, parse_duration
+from mockengine.fanout.faults import FAULTS
 from mockengine.fanout.inbox import Place, Seen
 from mockengine.fanout.pipeline import Pipeline
 from mockengine.fanout.splitting import SPLITTERS
@@ -35,6 +36,7 @@ class FanoutOptions(msgspec.Struct, frozen=True, kw_only=True):
     step_interval_s: float
     max_rows: int | None
     stage_times: Path | None
+    fanout_fault: str | None
 
 
 _DEFAULTS: dict[str, Any] = {
@@ -44,6 +46,7 @@ _DEFAULTS: dict[str, Any] = {
     "step_interval": "20ms",
     "max_rows": None,
     "stage_times": None,
+    "fanout_fault": None,
 }
 
 
@@ -63,6 +66,7 @@ def add_fanout_options(parser: argparse.ArgumentParser) -> None:
     add("--transport", choices=TRANSPORTS, help="of messages between processes (default msgpack)")
     add("--step-interval", metavar="TIME", help="from one batch to the next (default 20ms)")
     add("--max-rows", type=int, metavar="N", help="of a batch, past which requests are aborted (default: no end)")
+    add("--fanout-fault", choices=FAULTS, metavar="KIND", help=f"a mistake in the pipeline: {', '.join(FAULTS)}")
     add("--stage-times", type=Path, metavar="FILE", help="for the account of every process, and when rows passed it")
 
 
@@ -117,6 +121,7 @@ class Served:
             workers=workers,
             scheduler=(scheduler, make),
             is_traced=is_traced,
+            fault=options.fanout_fault,
         )
         self.place = Place(
             transport=options.transport,

@@ -7,6 +7,7 @@ it had sent before stays sent; nothing is sent again.
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import multiprocessing
 import os
@@ -34,6 +35,7 @@ from mockengine.fanout.batches import (
 )
 from mockengine.fanout.delivery import Send, fan_out, route
 from mockengine.fanout.detokenizer import MAX_STATES, Detokenizer
+from mockengine.fanout.faults import FEW_STATES, faulty_send, faulty_splitter, prepare_timing
 from mockengine.fanout.sockets import Sockets
 from mockengine.fanout.sources import shared_sha256, splitter_sha256
 from mockengine.fanout.splitting import SPLITTERS
@@ -46,7 +48,7 @@ _LOOKS_FOR_PARENT_EVERY_MS = 1_000
 
 class Common(msgspec.Struct, frozen=True, kw_only=True):
     """What every process is told. account: where it leaves its Account when it ends as asked. is_traced: whether that
-    says when each row passed.
+    says when each row passed. fault: one of ``faults``, None for none.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     splitter: str
     account: Connection
     is_traced: bool = False
+    fault: str | None = None
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -70,7 +73,7 @@ class Passed(msgspec.Struct, frozen=True):
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """What a process did, and with which code. cpu_s and wall_s: since it was ready. delivered: an HTTP worker's
-    requests. passed: every row, in a pipeline that is traced.
+    requests. decoded: tokens that a detokenizer made text of. passed: every row, in a pipeline that is traced.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     shared_sha256: str
     delivered: dict[str, Delivered]
     unknown: int
+    decoded: int
     passed: list[Passed]
 
     @property
@@ -119,26 +123,44 @@ class Router:
     """Splits batches among detokenizers."""
 
     def __init__(self, common: Common, detokenizers: list[str]) -> None:
-        self._splitter = SPLITTERS[common.splitter]
+        self._splitter = faulty_splitter(common.fault, SPLITTERS[common.splitter])
         self._detokenizers = detokenizers
+        self._in_turn = itertools.cycle(detokenizers) if common.fault == "not_sticky" else None
 
     def handle(self, message: Message, transport: Transport, send: Send) -> None:
-        route(message, self._detokenizers, self._splitter, transport, send)
+        route(message, self._detokenizers, self._splitter, transport, self._dealing(send))
+
+    def _dealing(self, send: Send) -> Send:
+        """Faulty or not: where rows go."""
+        if (in_turn := self._in_turn) is None:
+            return send
+        return lambda address, message: send(next(in_turn) if isinstance(message, TokenBatch) else address, message)
 
 
 class DetokenizerStage:
     """Makes text of tokens and splits batches among HTTP workers; if there is only one, it gets them whole."""
 
     def __init__(self, common: Common, only_worker: str | None, max_states: int = MAX_STATES) -> None:
-        self._splitter = SPLITTERS[common.splitter]
+        self._splitter = faulty_splitter(common.fault, SPLITTERS[common.splitter])
         self._only_worker = only_worker
-        self._detokenizer = Detokenizer(max_states)
+        self._fault = common.fault
+        if common.fault == "few_states":
+            max_states = FEW_STATES
+        self._detokenizer = Detokenizer(max_states, commits=common.fault != "never_commits")
+        self._send: Send | None = None
+
+    @property
+    def decoded(self) -> int:
+        return self._detokenizer.decoded
 
     def handle(self, message: Message, transport: Transport, send: Send) -> None:
         if isinstance(message, FreezeGc | Shutdown):
             return
         if isinstance(message, TokenBatch):
             message = self._detokenizer.text_batch(message)
+        if self._send is None:
+            self._send = faulty_send(self._fault, send)
+        send = self._send
         if self._only_worker is not None:
             send(self._only_worker, message)
         else:
@@ -199,8 +221,9 @@ def run_stage(common: Common, make: Callable[[Common], _Stage]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     assert parent.pid is not None
+    prepare_timing(common.fault)
     try:
-        with Sockets() as sockets:
+        with Sockets(is_bounded=common.fault != "unbounded_queues") as sockets:
             _serve(common, make(common), sockets, parent)
     except Exception as error:
         _say(f"error: The {common.name} ends: {type(error).__name__}: {error}")
@@ -217,10 +240,11 @@ def _serve(common: Common, stage: _Stage, sockets: Sockets, parent: BaseProcess)
 
     def send(address: str, message: Message) -> None:
         nonlocal sent
-        sockets.send(address, transport.encode(message))
-        sent += 1
+        frame = transport.encode(message)
         if common.is_traced and (rids := getattr(message, "rids", None)):
             passed.append(Passed(rids, received_s, time.monotonic()))
+        sockets.send(address, frame)
+        sent += 1
 
     inbox = sockets.receiver(common.address)
     clocked = stage if isinstance(stage, Clocked) else None
@@ -261,6 +285,7 @@ def _serve(common: Common, stage: _Stage, sockets: Sockets, parent: BaseProcess)
             shared_sha256=shared_sha256(),
             delivered=getattr(stage, "delivered", {}),
             unknown=getattr(stage, "unknown", 0),
+            decoded=getattr(stage, "decoded", 0),
             passed=passed,
         )
     )

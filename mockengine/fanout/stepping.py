@@ -6,6 +6,7 @@ timing objects and two keys of customized info for metadata.
 
 from __future__ import annotations
 
+import itertools
 import time
 from array import array
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from mockengine.corpus import BodyProfile, Corpus
 from mockengine.fanout.batches import AbortRequest, FreezeGc, Generate, Message, Shutdown, TokenBatch
 from mockengine.fanout.delivery import Send
+from mockengine.fanout.faults import EVERY
 from mockengine.fanout.stages import Common
 from mockengine.fanout.timing import Timing
 from mockengine.fanout.transport import Transport
@@ -52,6 +54,8 @@ class StepScheduler:
         self._entry = entry
         self._interval_s = interval_s
         self._max_rows = max_rows
+        self._fault = common.fault
+        self._rows = itertools.count(1)
         self._corpus = Corpus(profile, corpus_seed)
         self._running: dict[str, _Running] = {}
         self.due_s: float | None = None
@@ -69,7 +73,8 @@ class StepScheduler:
 
     def _take(self, request: Generate, send: Send) -> None:
         if self._max_rows is not None and len(self._running) >= self._max_rows:
-            send(self._entry, AbortRequest(request.rid, request.http_worker_ipc))
+            owner = None if self._fault == "abort_without_owner" else request.http_worker_ipc
+            send(self._entry, AbortRequest(request.rid, owner))
             return
         tokens = np.frombuffer(self._corpus.tokens(request.seed, request.choice, request.tokens), "<i4")
         self._running[request.rid] = _Running(request, tokens + np.int64(FIRST_OF_CORPUS), time.monotonic())
@@ -99,7 +104,7 @@ class StepScheduler:
             one.started_s = one.started_s or now
         return TokenBatch(
             rids=[one.request.rid for one in running],
-            http_worker_ipcs=[one.request.http_worker_ipc for one in running],
+            http_worker_ipcs=[self._owner(one.request) for one in running],
             finished_reasons=[_finished(one) for one in running],
             output_ids=pieces,
             prompt_tokens=[0] * count,
@@ -107,8 +112,8 @@ class StepScheduler:
             completion_tokens=[one.request.tokens * (one.step + 1) // one.request.steps for one in running],
             reasoning_tokens=[0] * count,
             retraction_counts=[0] * count,
-            time_stats=transport.wrap([Timing(queue=one.queued_s, forward=one.started_s, sent=now) for one in running]),
-            customized_info=transport.wrap(_info(running, pieces)),
+            time_stats=transport.wrap([Timing(queue=one.queued_s, forward=one.started_s) for one in running]),
+            customized_info=transport.wrap(self._info(running, pieces)),
             decoded_texts=[""] * count,
             decode_ids=pieces,
             read_offsets=[0] * count,
@@ -117,17 +122,20 @@ class StepScheduler:
             no_stop_trim=[False] * count,
         )
 
+    def _owner(self, request: Generate) -> str | None:
+        is_lost = self._fault == "no_owner" and next(self._rows) % EVERY == 0
+        return None if is_lost else request.http_worker_ipc
+
+    def _info(self, running: list[_Running], pieces: list[array[int]]) -> dict[str, Any]:
+        """As much as ``streams`` gives a row, for each token of the piece."""
+        trace = [
+            [{"etape": f"étape {one.step}", "span": {"id": token, "parts": [1, 2, 3]}} for token in piece]
+            for one, piece in zip(running, pieces, strict=True)
+        ]
+        if self._fault in ("info_not_padded", "missing_as_list"):
+            trace.pop()
+        return {"score": [[token / 7 for token in piece] for piece in pieces], "trace": trace}
+
 
 def _finished(one: _Running) -> dict[str, Any] | None:
     return {"type": "length", "length": one.request.tokens} if one.step + 1 == one.request.steps else None
-
-
-def _info(running: list[_Running], pieces: list[array[int]]) -> dict[str, Any]:
-    """As much as ``streams`` gives a row, for each token of the piece."""
-    return {
-        "score": [[token / 7 for token in piece] for piece in pieces],
-        "trace": [
-            [{"etape": f"étape {one.step}", "span": {"id": token, "parts": [1, 2, 3]}} for token in piece]
-            for one, piece in zip(running, pieces, strict=True)
-        ],
-    }

@@ -61,12 +61,15 @@ def account(arm: str, decodes: int, **fields: Any) -> Account:
         "received": 0,
         "sent": 0,
         "cpu_s": 0.0,
+        "wall_s": 1.0,
         "transport": "msgpack",
         "splitter": arm,
         "splitter_sha256": splitter_sha256(arm),
         "shared_sha256": shared_sha256(),
         "delivered": {},
         "unknown": 0,
+        "decoded": 0,
+        "passed": [],
     }
     return Account(decodes=decodes, **(good | fields))
 

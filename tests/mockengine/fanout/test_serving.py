@@ -29,7 +29,7 @@ PATIENCE_S = 60
 
 def fanout(**options: Any) -> contextlib.AbstractContextManager[RunningEngine]:
     few = {"body_profile": "lean", "service_time": "fixed:60ms", "step_interval": "5ms", "slots": 40}
-    return running(**few, **{"fanout": "reuse"} | options)
+    return running(**few | {"fanout": "reuse"} | options)
 
 
 def ask(engine: RunningEngine, seed: int, tokens: int = TOKENS) -> Any:
@@ -147,23 +147,6 @@ def test_past_the_rows_of_a_batch_requests_are_aborted() -> None:
     assert "The scheduler has aborted the request" in refused[0][1]
 
 
-@pytest.mark.parametrize("victim", ["spawn", "mockengine"])
-def test_a_process_that_is_killed_ends_the_engine_with_a_sentence(victim: str) -> None:
-    """spawn: a stage of the pipeline; mockengine: an HTTP worker."""
-    command = [sys.executable, "-m", "mockengine", "--port", "0", "--fanout", "reuse", "--detokenizers", "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("mockengine ready")
-        family = psutil.Process(process.pid).children()
-        next(child for child in family if any(victim in word for word in child.cmdline()[1:3])).kill()
-        _, said = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 1
-        assert "all are stopped." in said
-        assert "Traceback" not in said
-        psutil.wait_procs(family, timeout=PATIENCE_S)
-        assert not [child for child in family if child.is_running()]
-
-
 @pytest.fixture
 def engine_process() -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "mockengine", "--port", "0", "--fanout", "reuse"]
@@ -172,6 +155,21 @@ def engine_process() -> Iterator[subprocess.Popen[str]]:
         assert process.stdout.readline().startswith("mockengine ready")
         yield process
         process.kill()
+
+
+@pytest.mark.parametrize("victim", ["spawn_main", "mockengine"])
+def test_a_process_that_is_killed_ends_the_engine_with_a_sentence(
+    victim: str, engine_process: subprocess.Popen[str]
+) -> None:
+    """spawn_main: a stage of the pipeline; mockengine: an HTTP worker."""
+    family = psutil.Process(engine_process.pid).children()
+    next(child for child in family if victim in " ".join(child.cmdline())).kill()
+    _, said = engine_process.communicate(timeout=PATIENCE_S)
+    assert engine_process.returncode == 1
+    assert "all are stopped." in said
+    assert "Traceback" not in said
+    _, alive = psutil.wait_procs(family, timeout=PATIENCE_S)
+    assert not alive
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
