@@ -39,6 +39,13 @@ class FanoutOptions(msgspec.Struct, frozen=True, kw_only=True):
     fanout_fault: str | None
 
 
+class StageTimes(msgspec.Struct, frozen=True):
+    """What ``--stage-times`` writes, as JSON."""
+
+    stages: list[Account]
+    http_workers: list[Seen]
+
+
 _DEFAULTS: dict[str, Any] = {
     "http_workers": 2,
     "detokenizers": 1,
@@ -144,8 +151,7 @@ class Served:
         accounts = self._pipeline.shut_down()
         print(f"mockengine: {summary(accounts, seen)}", file=sys.stderr)
         if self._options.stage_times is not None:
-            document = {"stages": accounts, "http_workers": seen}
-            self._options.stage_times.write_bytes(msgspec.json.encode(document))
+            self._options.stage_times.write_bytes(msgspec.json.encode(StageTimes(accounts, seen)))
 
 
 def summary(accounts: list[Account], seen: list[Seen]) -> str:
