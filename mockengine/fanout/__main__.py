@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     opened = commands.add_parser("open-loop", help="delays at a fixed rate of batches", description=open_loop.__doc__)
     _add_common(opened, (32, 128))
     opened.add_argument("--interval", type=_seconds, default=0.02, help="between batches (default 20ms)")
+    opened.add_argument("--arrivals", choices=open_loop.ARRIVALS, default="fixed", help="of batches (default fixed)")
     opened.add_argument("--duration", type=_seconds, default=3.0, help="of each measurement (default 3s)")
     opened.add_argument("--workers", type=_count, default=2, help="HTTP workers (default 2)")
     served = commands.add_parser("end-to-end", help="a served request's time", description=end_to_end.__doc__)
@@ -101,6 +102,7 @@ def _open_loop(options: argparse.Namespace, output: Path) -> None:
             interval_s=options.interval,
             detokenizers=options.detokenizers,
             workers=options.workers,
+            arrivals=options.arrivals,
         )
         for rows in options.rows
     ]

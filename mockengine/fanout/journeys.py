@@ -7,7 +7,6 @@ worker has it ready. All processes of a machine share the monotonic clock, so di
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -100,7 +99,11 @@ def trial(times: StageTimes, waves: Sequence[Wave], interval_s: float) -> EndToE
         busy=splitting.cpu_s / (len(scheduler.passed) * interval_s),
         stage_ms=_stages_ms(times.stages, counted, sent, ready),
         cpu={one.name: one.cpu_s / window_s for one in times.stages},
-        backlog=_backlogs(times),
+        backlog=backlogs(
+            [passed.sent_s for passed in scheduler.passed],
+            times.stages[1:],
+            [float(at) for of_request in ready.values() for at in of_request],
+        ),
     )
 
 
@@ -123,19 +126,22 @@ def _median_ms(differences_s: Sequence[Times]) -> float:
     return float(1e3 * np.median(np.concatenate(differences_s)))
 
 
-def _backlogs(times: StageTimes) -> dict[str, int]:
-    """Those of a kind together; of the HTTP workers in rows."""
+def backlogs(scheduled_s: Sequence[float], stages: Sequence[Account], ready_s: Sequence[float]) -> dict[str, int]:
+    """The most that waited for each kind of process: of messages, and for HTTP workers of rows.
+
+    scheduled_s: when batches were sent. stages: the processes that they pass. ready_s: when rows were ready.
+    """
     kinds: dict[str, list[Account]] = {}
-    for stage in times.stages:
+    for stage in stages:
         kinds.setdefault(stage.name.split()[0], []).append(stage)
     found = {}
-    for before, kind in pairwise(kinds):
-        sent_s = [passed.sent_s for one in kinds[before] for passed in one.passed]
+    sent_s, rows_s = list(scheduled_s), list(scheduled_s)
+    for kind, accounts in kinds.items():
         # several rows are made of one message, and carry the time at which that was received
-        received_s = [at for one in kinds[kind] for at in sorted({passed.received_s for passed in one.passed})]
+        received_s = [at for one in accounts for at in {passed.received_s for passed in one.passed}]
         found[kind] = backlog(sent_s, received_s)
-    rows_s = [passed.sent_s for one in kinds["detokenizer"] for passed in one.passed for _ in range(len(passed.rids))]
-    ready_s = [at for worker in times.http_workers for of_request in worker.ready_s.values() for at in of_request]
+        sent_s = [passed.sent_s for one in accounts for passed in one.passed]
+        rows_s = [passed.sent_s for one in accounts for passed in one.passed for _ in passed.rids]
     return found | {"HTTP worker": backlog(rows_s, ready_s)}
 
 

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from mockengine.fanout import bench
-from mockengine.fanout.measuring import stream_seed
+from mockengine.fanout.measuring import ENDPOINTS, stream_seed
 from mockengine.fanout.sources import shared_sha256, splitter_sha256
 from mockengine.fanout.stages import Account
+from mockengine.fanout.streams import TOKENS
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -42,6 +43,14 @@ def test_a_small_benchmark(transport: str, detokenizers: int, decodes_of_32: int
     for one in trials:
         assert 0 < one["first_ms"] <= one["complete_ms"]
         assert one["row_median_ms"] <= one["row_p95_ms"] <= one["complete_ms"]
+
+
+def test_the_whole_plan_has_the_rows_of_the_published_protocol() -> None:
+    """As bench.check counts them, which refuses any other number: 343 rows, plain and with metadata, and so on."""
+    accounts = {arm: [account(arm, 90 * decodes)] for arm, decodes in (("reference", 686), ("reuse", 2 + 4 + 4))}
+    plan = bench.Plan(transport="msgpack", rounds=9, rows=(1, 32, 310), arms=bench.PUBLISHED, detokenizers=1)
+    bench.check(plan, accounts, dict.fromkeys(bench.PUBLISHED, 123_480 // 2))
+    assert len(plan.cells) * len(plan.arms) * (plan.rounds + 1) * bench.REPETITIONS * len(TOKENS) * ENDPOINTS == 4_320
 
 
 def test_streams_have_seeds_of_their_own() -> None:

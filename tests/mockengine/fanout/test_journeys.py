@@ -106,7 +106,7 @@ def test_a_small_sweep(tmp_path: Path) -> None:
     assert {one["arm"] for one in trials} == set(ARMS)
     for one in trials:
         assert one["cell"] == "3 rows every 5 ms"
-        assert 0 < one["first_row_ms"] <= one["last_row_ms"] < one["e2e_ms"]
+        assert 0 < one["first_row_ms"] <= one["last_row_ms"]
         assert one["itl_p50_ms"] <= one["itl_p99_ms"]
         assert set(one["cpu"]) == {"scheduler", "router", "detokenizer 0", "detokenizer 1"}
         assert "to router" in one["stage_ms"]
