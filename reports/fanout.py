@@ -147,10 +147,10 @@ def answer(cells: Sequence[Cell]) -> str:
             sentences.append(f"{explained}: not measured.")
             continue
         told = [saving.paired.reduction_percent for saving in found if saving.paired.finding != "not detectable"]
-        span = f"{min(told):.1f} to {max(told):.1f} %" if told else "none"
+        span = f": {min(told):.1f} to {max(told):.1f} % saved" if told else ""
         sentences.append(
-            f"{explained}, a difference of a request's time is detectable in {len(told)} of {len(found)} comparisons: "
-            f"{span} saved."
+            f"{explained}, a difference of a request's time is detectable in {len(told)} of {len(found)} "
+            f"comparisons{span}."
         )
     return " ".join(sentences)
 
