@@ -81,9 +81,9 @@ def _engine_options(parser: _Parser, words: argparse.Namespace, worker: Worker |
             parser.error(f"--{name.replace('_', '-')} should be at least {least}, found {value}.")
     if fanout is not None and words.workers > 1:
         parser.error("--workers is for an engine without a pipeline; with --fanout, say --http-workers.")
-    sharing = words.workers if fanout is None else fanout.http_workers
+    sharing, option = (words.workers, "--workers") if fanout is None else (fanout.http_workers, "--http-workers")
     if words.slots < sharing:
-        parser.error(f"--slots should be at least 1 for each of the {sharing} workers, found {words.slots}.")
+        parser.error(f"--slots should be at least 1 for each of the {sharing} {option}, found {words.slots}.")
     rules = _rules(words)
     # Those of the pipeline count: what needs one process does not get on with them either.
     processes = words.workers if fanout is None else 1 + sharing

@@ -192,7 +192,10 @@ def test_whatever_ends_it_ends_its_processes(how: signal.Signals, engine_process
         (["--fanout", "reuse", "--http-workers", "0"], "--http-workers should be at least 1, found 0."),
         (["--fanout", "reuse", "--step-interval", "5"], "--step-interval: A time is written like 5s"),
         (["--fanout", "reuse", "--step-interval", "0s"], "--step-interval should be above 0."),
-        (["--fanout", "reuse", "--http-workers", "8", "--slots", "7"], "at least 1 for each of the 8 workers, found 7"),
+        (
+            ["--fanout", "reuse", "--http-workers", "8", "--slots", "7"],
+            "at least 1 for each of the 8 --http-workers, found 7",
+        ),
         (["--fanout", "reuse", "--fault", "restart:first=1"], "leave out --workers and --fanout"),
     ],
 )
