@@ -24,7 +24,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) $(OUTSTANDING:%=--o
 SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
 SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
 
-.PHONY: soak outstanding soak-faults soak-frozen web test fuzz sdks bench bench-engine bench-fanout check format lock proto clean
+.PHONY: soak outstanding soak-faults soak-frozen web test fuzz sdks bench bench-engine bench-fanout bench-served check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -109,6 +109,12 @@ bench-fanout: $(VENV)/runtime
 		$(BIN)/python -m mockengine.fanout bench --transport $$transport $(FANOUT_ARGS) --output $(FANOUT_RUN)/$$transport \
 		&& $(BIN)/python -m reports.rounds $(FANOUT_RUN)/$$transport/raw.jsonl || exit; \
 	done
+
+# What the ways of splitting make of a served request's time, in an hour; QUICK=1 takes some four minutes.
+SERVED_ARGS ?= $(if $(QUICK),--rows 32$(comma)128 --intervals 20ms --rounds 6 --steps 40 --waves 1)
+bench-served: $(VENV)/runtime
+	@$(BIN)/python -m mockengine.fanout end-to-end $(SERVED_ARGS) --output $(FANOUT_RUN)-served \
+		&& $(BIN)/python -m reports.fanout $(FANOUT_RUN)-served/raw.jsonl
 
 check: $(VENV)/dev
 	$(BIN)/ruff check .

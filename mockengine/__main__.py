@@ -6,6 +6,7 @@ import argparse
 import os
 import resource
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +15,8 @@ import uvloop
 from mockengine.app import Engine, EngineOptions, Overflow
 from mockengine.corpus import MAX_TOKENS, PROFILES
 from mockengine.durations import DurationError, parse_duration
+from mockengine.fanout.inbox import Inbox
+from mockengine.fanout.serving import FanoutOptionsError, Served, add_fanout_options, fanout_options
 from mockengine.faults import FaultError, Rule, parse_rule_words, read_rules
 from mockengine.process import Process, tune_collector
 from mockengine.service_time import FORMS, ServiceTimeError, parse_service_time
@@ -36,10 +39,14 @@ def main() -> int:
     worker = this_worker()
     try:
         options = _engine_options(parser, words, worker)
-        if words.workers > 1 and worker is None:
+        fanout = fanout_options(words)
+        if worker is None and fanout is not None:
+            behind = partial(Served, fanout, options)
+            return run_workers(words.host, words.port, fanout.http_workers, behind)
+        if worker is None and words.workers > 1:
             return run_workers(words.host, words.port, words.workers)
         _serve(options, words.host, words.port, worker)
-    except (ServiceTimeError, FaultError) as error:
+    except (ServiceTimeError, FaultError, FanoutOptionsError) as error:
         parser.error(str(error))
     except OSError as error:
         # uvloop's own text repeats the address; an unknown host has a negative number, which is none of the system's.
@@ -51,7 +58,10 @@ def main() -> int:
 
 def _serve(options: EngineOptions, host: str, port: int, worker: Worker | None) -> None:
     process = Process(host, port, worker)
-    engine = Engine(options, process)
+    inbox = None
+    if worker is not None and worker.place is not None:
+        inbox = partial(Inbox, f"http worker {worker.index}", worker.rows_address, worker.place)
+    engine = Engine(options, process, inbox)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     tune_collector()
@@ -59,17 +69,26 @@ def _serve(options: EngineOptions, host: str, port: int, worker: Worker | None) 
 
 
 def _engine_options(parser: _Parser, words: argparse.Namespace, worker: Worker | None) -> EngineOptions:
-    """Checked options; a worker gets its share of what is divided. Raises ServiceTimeError and FaultError."""
+    """Checked options; a worker gets its share of what is divided.
+
+    Raises ServiceTimeError, FaultError and FanoutOptionsError.
+    """
+    fanout = fanout_options(words)
     if not 0 <= words.port <= 65_535:
         parser.error(f"--port should be between 0 and 65535, found {words.port}.")
     for name, least in (("slots", 1), ("max_model_len", 2), ("corpus_seed", 0), ("workers", 1), ("max_waiting", 0)):
         if (value := getattr(words, name)) is not None and value < least:
             parser.error(f"--{name.replace('_', '-')} should be at least {least}, found {value}.")
-    if words.slots < words.workers:
-        parser.error(f"--slots should be at least 1 for each of the {words.workers} --workers, found {words.slots}.")
+    if fanout is not None and words.workers > 1:
+        parser.error("--workers is for an engine without a pipeline; with --fanout, say --http-workers.")
+    sharing, option = (words.workers, "--workers") if fanout is None else (fanout.http_workers, "--http-workers")
+    if words.slots < sharing:
+        parser.error(f"--slots should be at least 1 for each of the {sharing} {option}, found {words.slots}.")
     rules = _rules(words)
-    check_faults(rules, words.workers)
-    check_service_time(parse_service_time(words.service_time), words.workers)
+    # Those of the pipeline count: what needs one process does not get on with them either.
+    processes = words.workers if fanout is None else 1 + sharing
+    check_faults(rules, processes)
+    check_service_time(parse_service_time(words.service_time), processes)
 
     def share(total: int) -> int:
         return total if worker is None else worker.share(total)
@@ -85,7 +104,7 @@ def _engine_options(parser: _Parser, words: argparse.Namespace, worker: Worker |
         own_seeds=(words.seed, 1) if worker is None else (words.seed + worker.index, worker.of),
         overflow=_overflow(parser, words, share(words.max_waiting or 0)),
         faults=rules,
-        workers=words.workers,
+        workers=processes,
     )
 
 
@@ -157,6 +176,7 @@ def _parser() -> _Parser:
         "kinds stand in docs/engine.md",
     )
     parser.add_argument("--faults", type=Path, metavar="FILE", help="more faults: [[fault]] tables of a TOML file")
+    add_fanout_options(parser)
     return parser
 
 

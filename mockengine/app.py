@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import orjson
 from aiohttp import web
 
@@ -15,15 +17,17 @@ from mockengine.admin import Admin
 from mockengine.admission import Admission
 from mockengine.bodies import Renderer
 from mockengine.corpus import BodyProfile, Corpus
+from mockengine.fanout.inbox import AbortedError, Inbox, WrongAnswerError
 from mockengine.faults import KINDS, Moment, Plan, Rule
 from mockengine.injection import Host, Injector, refusal
 from mockengine.metrics import Metrics
 from mockengine.protocol import BadRequestError, CompletionRequest, error_body, parse_completion_request
-from mockengine.scheduler import Scheduler
+from mockengine.scheduler import Scheduler, Work
 from mockengine.service_time import parse_service_time
 from mockengine.sharing import check_faults, check_service_time
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
+InboxMaker = Callable[[Corpus], Inbox]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +62,12 @@ class EngineOptions:
 
 
 class Engine:
-    """One mock engine: admission, delay, body and faults of every request.
+    """One mock engine: admission, delay, body and faults of every request. inbox: if answers come through a pipeline.
 
     Raises ServiceTimeError and FaultError for what can't be done with these slots and workers.
     """
 
-    def __init__(self, options: EngineOptions, host: Host) -> None:
+    def __init__(self, options: EngineOptions, host: Host, inbox: InboxMaker | None = None) -> None:
         now = time.monotonic()
         self._options = options
         check_faults(options.faults, options.workers)
@@ -74,7 +78,9 @@ class Engine:
         self.metrics = Metrics(options.models[0], self._admission, self.plan)
         self._scheduler = Scheduler(self._admission, service_time, options.seed, self.metrics)
         self._injector = Injector(self.plan, host)
-        self._renderer = Renderer(Corpus(options.body_profile, options.corpus_seed))
+        corpus = Corpus(options.body_profile, options.corpus_seed)
+        self._renderer = Renderer(corpus)
+        self._inbox = None if inbox is None else inbox(corpus)
         self._rendering = asyncio.Lock()
         self._own_seeds = itertools.count(*options.own_seeds)
         self._request_numbers = itertools.count()
@@ -91,6 +97,9 @@ class Engine:
                 *Admin(self.plan, self._scheduler, self._options.service_time, self._options.workers).routes(),
             ]
         )
+        if self._inbox is not None:
+            app.cleanup_ctx.append(self._inbox.run)
+            app.router.add_get("/fanout", self._show_fanout)
         return app
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
@@ -119,14 +128,25 @@ class Engine:
             text = f"{self._admission.waiting} requests are waiting, which is all this engine takes."
             return refusal(overflow.status, overflow.retry_after_s, text)
         try:
-            await self._scheduler.serve(wanted.max_tokens)
+            await self._scheduler.serve(wanted.max_tokens, self._work(wanted, seed))
             await self._get_ready_for(wanted)
+        except WrongAnswerError as error:
+            return _json(error_body(str(error), "InternalServerError", 500), status=500)
+        except AbortedError:
+            self.metrics.refused.inc()
+            return refusal(503, 1.0, "The scheduler has aborted the request: it has as many as it takes.")
         except asyncio.CancelledError:
             self.metrics.disconnects.inc()
             raise
         if fault is None:
             return _json(self._body(wanted, model, seed))
         return self._injector.answer(fault, request, lambda: self._body(wanted, model, seed))
+
+    def _work(self, wanted: CompletionRequest, seed: int) -> Work | None:
+        """What a slot is occupied with: the way of the answer through the pipeline, if there is one."""
+        if self._inbox is None:
+            return None
+        return functools.partial(self._inbox.generate, seed=seed, choices=wanted.n, tokens=wanted.max_tokens)
 
     async def _get_ready_for(self, wanted: CompletionRequest) -> None:
         if not self._renderer.is_ready_for(wanted):
@@ -167,6 +187,11 @@ class Engine:
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response()
+
+    async def _show_fanout(self, _: web.Request) -> web.Response:
+        """Of the process that answers, alone."""
+        assert self._inbox is not None
+        return _json(orjson.dumps(msgspec.to_builtins(self._inbox.seen())))
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})

@@ -69,7 +69,8 @@ class Process:
             await self._open()
             if self._worker is not None:
                 assert self._runner.server is not None
-                await loop.create_unix_server(self._runner.server, self._worker.socket)
+                # Kept, for uvloop closes the socket of a server that is garbage.
+                self._own_server = await loop.create_unix_server(self._runner.server, self._worker.socket)
             print(f"mockengine ready on http://{self._host}:{self._port}", flush=True)
             await self._stop.wait()
         if self._worker is None:

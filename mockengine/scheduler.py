@@ -6,12 +6,15 @@ import asyncio
 import math
 import random
 import time
+from collections.abc import Awaitable, Callable
 
 from mockengine.admission import Admission
 from mockengine.delays import TickedDelays
 from mockengine.gate import Gate
 from mockengine.metrics import Metrics
 from mockengine.service_time import Barrier, ServiceTime, ServiceTimeError
+
+Work = Callable[[float], Awaitable[None]]
 
 
 class Scheduler:
@@ -58,8 +61,11 @@ class Scheduler:
         self._stop_gate_timer()
         self._gate.release()
 
-    async def serve(self, max_tokens: int) -> None:
-        """Wait for a slot, and occupy it for a service time. The slot is free again however this ends."""
+    async def serve(self, max_tokens: int, work: Work | None = None) -> None:
+        """Wait for a slot, and occupy it for a service time. The slot is free again however this ends.
+
+        work: takes that time, in seconds, and as much longer as it must; without it, the time just passes.
+        """
         admitted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         arrived_s = time.monotonic()
 
@@ -72,7 +78,9 @@ class Scheduler:
             service_time_s = await admitted
             admitted_s = time.monotonic()
             self._metrics.queue_time_s.observe(admitted_s - arrived_s)
-            if service_time_s > 0:
+            if work is not None:
+                await work(service_time_s)
+            elif service_time_s > 0:
                 if (ticks_s := self._delays.ticks(service_time_s)) > 0:  # even a sleep of 0 s is a turn of the loop
                     await asyncio.sleep(ticks_s)
                 self._delays.slept(service_time_s, time.monotonic() - admitted_s)

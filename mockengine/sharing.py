@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from mockengine.fanout.inbox import Place
 from mockengine.faults import FaultError, Rule
 from mockengine.service_time import Barrier, ServiceTime, ServiceTimeError
 
@@ -20,23 +21,27 @@ def check_faults(rules: Iterable[Rule], workers: int) -> None:
     """Raises FaultError for a fault that one of several workers can't inject for all."""
     for rule in rules:
         if workers > 1 and rule.kind in _OF_THE_WHOLE_PROCESS:
-            raise FaultError(f"The fault {rule.kind} needs an engine of one process; leave out --workers.")
+            raise FaultError(f"The fault {rule.kind} needs an engine of one process; leave out --workers and --fanout.")
 
 
 def check_service_time(service_time: ServiceTime, workers: int) -> None:
     """Raises ServiceTimeError for a barrier, which workers can't count together."""
     if workers > 1 and isinstance(service_time, Barrier):
-        raise ServiceTimeError("A barrier needs an engine of one process; leave out --workers.")
+        raise ServiceTimeError("A barrier needs an engine of one process; leave out --workers and --fanout.")
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One of ``of`` workers. directory: of the workers' own sockets. port: the one they share."""
+    """One of ``of`` workers. directory: of the workers' own sockets. port: the one they share.
+
+    place: in the pipeline that is behind them, if there is one.
+    """
 
     index: int
     of: int
     directory: str
     port: int
+    place: Place | None = None
 
     def share(self, total: int) -> int:
         """Its part of a total that is divided among all."""
@@ -46,6 +51,11 @@ class Worker:
     def socket(self) -> str:
         """Where this worker alone can be spoken to."""
         return str(Path(self.directory) / f"{self.index}.sock")
+
+    @property
+    def rows_address(self) -> str:
+        """Where the rows of its requests come to."""
+        return f"ipc://{self.directory}/rows{self.index}"
 
     @property
     def all_sockets(self) -> list[str]:

@@ -36,6 +36,11 @@ class RunningEngine:
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is no more."""
+        return self._process.poll() is not None
+
     def metrics(self) -> dict[str, float]:
         """Sample name -> value, summed over labels."""
         values: dict[str, float] = {}

@@ -8,7 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Protocol
 
+import msgspec
+
+from mockengine.fanout.inbox import Place, Seen
 from mockengine.metrics import Samples, summary
 from mockengine.samples import add_up, parse_samples
 from mockengine.sharing import Worker
@@ -17,7 +24,26 @@ _PATIENCE_S = 10.0
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_workers(host: str, port: int, count: int) -> int:
+class Behind(Protocol):
+    """Processes behind the workers that all answers pass. place: what a worker has to know of them.
+
+    One that fails sends SIGQUIT, or just ends.
+    """
+
+    place: Place
+
+    def dead(self) -> str | None:
+        """The name of a process that has ended by itself."""
+
+    def end(self, seen: list[Seen]) -> None:
+        """End all, and say what they did. seen: by the workers."""
+
+
+# Given the addresses of the workers, to which rows are sent.
+BehindMaker = Callable[[list[str]], AbstractContextManager[Behind]]
+
+
+def run_workers(host: str, port: int, count: int, behind: BehindMaker | None = None) -> int:
     """Serve with ``count`` copies of this process until SIGTERM or SIGINT.
 
     Returns the exit code. Raises OSError when the port can't be had.
@@ -25,15 +51,18 @@ def run_workers(host: str, port: int, count: int) -> int:
     with _reserved(host, port) as reserved, tempfile.TemporaryDirectory(prefix="mockengine-") as directory:
         port = reserved.getsockname()[1]
         workers = [Worker(index, count, directory, port) for index in range(count)]
-        children = [_start(worker) for worker in workers]
-        try:
-            if not all(child.stdout is not None and child.stdout.readline() for child in children):
-                return _failure(children)
-            print(f"mockengine ready on http://{host}:{port}", flush=True)
-            return _watch(workers, children)
-        finally:
-            for child in children:
-                _stop(child)
+        with nullcontext() if behind is None else behind([worker.rows_address for worker in workers]) as pipeline:
+            if pipeline is not None:
+                workers = [replace(worker, place=pipeline.place) for worker in workers]
+            children = [_start(worker) for worker in workers]
+            try:
+                if not all(child.stdout is not None and child.stdout.readline() for child in children):
+                    return _failure(children, None)
+                print(f"mockengine ready on http://{host}:{port}", flush=True)
+                return _watch(workers, children, pipeline)
+            finally:
+                for child in children:
+                    _stop(child)
 
 
 def _reserved(host: str, port: int) -> socket.socket:
@@ -62,33 +91,44 @@ def _start(worker: Worker) -> subprocess.Popen[str]:
     )
 
 
-def _watch(workers: list[Worker], children: list[subprocess.Popen[str]]) -> int:
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGCHLD})
-    while all(child.poll() is None for child in children):
-        if signal.sigwait({*_ENDING, signal.SIGCHLD}) in _ENDING:
+def _watch(workers: list[Worker], children: list[subprocess.Popen[str]], pipeline: Behind | None) -> int:
+    """Until a signal to end, or until a process has ended by itself."""
+    awaited = {*_ENDING, signal.SIGCHLD, signal.SIGQUIT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    while all(child.poll() is None for child in children) and (pipeline is None or pipeline.dead() is None):
+        signum = signal.sigwait(awaited)
+        if signum == signal.SIGQUIT and pipeline is not None:
+            break
+        if signum in _ENDING:
             print(f"mockengine: {summary(_samples(workers))}", file=sys.stderr)
+            if pipeline is not None:
+                pipeline.end([msgspec.json.decode(_ask(worker, "/fanout"), type=Seen) for worker in workers])
             return 0
-    return _failure(children)
+    return _failure(children, pipeline)
 
 
-def _failure(children: list[subprocess.Popen[str]]) -> int:
+def _failure(children: list[subprocess.Popen[str]], pipeline: Behind | None) -> int:
     codes = [child.poll() for child in children]
-    if 2 not in codes:  # a mistake in the options, of which the worker has spoken
-        ended = next((code for code in codes if code is not None), None)
-        print(f"mockengine: error: A worker process ended with exit code {ended}; all are stopped.", file=sys.stderr)
-        return 1
-    return 2
+    if 2 in codes:  # a mistake in the options, of which the worker has spoken
+        return 2
+    ended = next((code for code in codes if code is not None), None)
+    sentence = f"A worker process ended with exit code {ended}"
+    if ended is None and pipeline is not None:
+        dead = pipeline.dead()
+        sentence = f"The {dead} ended by itself" if dead else "A process of the pipeline failed, and has said why"
+    print(f"mockengine: error: {sentence}; all are stopped.", file=sys.stderr)
+    return 1
 
 
 def _samples(workers: list[Worker]) -> Samples:
-    return parse_samples(add_up(_metrics(worker) for worker in workers).decode())
+    return parse_samples(add_up(_ask(worker, "/metrics") for worker in workers).decode())
 
 
-def _metrics(worker: Worker) -> str:
+def _ask(worker: Worker, path: str) -> str:
     connection = http.client.HTTPConnection("worker", timeout=_PATIENCE_S)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(worker.socket)
-    connection.request("GET", "/metrics")
+    connection.request("GET", path)
     return connection.getresponse().read().decode()
 
 

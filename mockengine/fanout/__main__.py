@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mockengine.durations import DurationError, parse_duration
-from mockengine.fanout import bench, open_loop
+from mockengine.fanout import bench, end_to_end, open_loop
 from mockengine.fanout.streams import TOKENS
 from mockengine.fanout.transport import TRANSPORTS
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     output = _output(options)
     try:
-        _bench(options, output) if options.command == "bench" else _open_loop(options, output)
+        {"bench": _bench, "open-loop": _open_loop, "end-to-end": _end_to_end}[options.command](options, output)
     except (bench.BenchError, FileExistsError) as error:
         sentence = f"{error.filename} exists; name another folder." if isinstance(error, FileExistsError) else error
         print(f"python -m mockengine.fanout: error: {sentence}", file=sys.stderr)
@@ -46,8 +46,21 @@ def _parser() -> argparse.ArgumentParser:
     opened = commands.add_parser("open-loop", help="delays at a fixed rate of batches", description=open_loop.__doc__)
     _add_common(opened, (32, 128))
     opened.add_argument("--interval", type=_seconds, default=0.02, help="between batches (default 20ms)")
+    opened.add_argument("--arrivals", choices=open_loop.ARRIVALS, default="fixed", help="of batches (default fixed)")
     opened.add_argument("--duration", type=_seconds, default=3.0, help="of each measurement (default 3s)")
     opened.add_argument("--workers", type=_count, default=2, help="HTTP workers (default 2)")
+    served = commands.add_parser("end-to-end", help="a served request's time", description=end_to_end.__doc__)
+    _add_common(served, (32, 64, 128, 256))
+    served.add_argument(
+        "--intervals",
+        type=_times,
+        default=(0.02, 0.05),
+        metavar="TIME,TIME,...",
+        help="between batches (default 20ms,50ms)",
+    )
+    served.add_argument("--steps", type=_count, default=50, help="of an answer, each a token (default 50)")
+    served.add_argument("--waves", type=_count, default=2, help="of requests, after one that warms up (default 2)")
+    served.add_argument("--http-workers", type=_count, default=2, help="(default 2)")
     return parser
 
 
@@ -89,10 +102,32 @@ def _open_loop(options: argparse.Namespace, output: Path) -> None:
             interval_s=options.interval,
             detokenizers=options.detokenizers,
             workers=options.workers,
+            arrivals=options.arrivals,
         )
         for rows in options.rows
     ]
     open_loop.run(loads, options.rounds, output)
+
+
+def _end_to_end(options: argparse.Namespace, output: Path) -> None:
+    cells = [
+        end_to_end.Cell(
+            transport=options.transport,
+            rows=rows,
+            interval_s=interval_s,
+            steps=options.steps,
+            waves=options.waves,
+            detokenizers=options.detokenizers,
+            http_workers=options.http_workers,
+        )
+        for interval_s in options.intervals
+        for rows in options.rows
+    ]
+    end_to_end.run(cells, options.rounds, output)
+
+
+def _times(text: str) -> tuple[float, ...]:
+    return tuple(_seconds(part) for part in text.split(","))
 
 
 def _seconds(text: str) -> float:

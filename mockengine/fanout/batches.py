@@ -124,6 +124,17 @@ class Submitted(msgspec.Struct, tag=True, array_like=True):
     rids: list[str]
 
 
+class Generate(msgspec.Struct, tag=True, array_like=True):
+    """From an HTTP worker to the scheduler: send it the tokens of this answer of the corpus, in so many steps."""
+
+    rid: str
+    http_worker_ipc: str
+    seed: int
+    choice: int
+    tokens: int
+    steps: int
+
+
 class Ended(msgspec.Struct, tag=True, array_like=True):
     """From an HTTP worker: this request has got its last row, or was aborted."""
 
@@ -139,4 +150,4 @@ class Shutdown(msgspec.Struct, tag=True, array_like=True):
 
 
 AnyBatch = TokenBatch | TextBatch | EmbeddingBatch
-Message = AnyBatch | AbortRequest | Submitted | Ended | FreezeGc | Shutdown
+Message = AnyBatch | AbortRequest | Submitted | Generate | Ended | FreezeGc | Shutdown

@@ -34,10 +34,16 @@ class _State:
 
 
 class Detokenizer:
-    """Keeps the state of up to ``max_states`` unfinished requests; past that the one that came first is dropped."""
+    """Keeps the state of up to ``max_states`` unfinished requests; past that the one that came first is dropped.
 
-    def __init__(self, max_states: int = MAX_STATES) -> None:
+    commits: False for the mistake of states that never advance. decoded: how many tokens have become text so far,
+    those counted again that stand before what is new.
+    """
+
+    def __init__(self, max_states: int = MAX_STATES, *, commits: bool = True) -> None:
         self._max_states = max_states
+        self._commits = commits
+        self.decoded = 0
         self._states: OrderedDict[str, _State] = OrderedDict()
 
     def text_batch(self, batch: TokenBatch) -> TextBatch:
@@ -84,12 +90,13 @@ class Detokenizer:
         if finished and not no_trim:
             pending = _without_stop_token(pending, finished)
         known = state.ids[state.surrounding_offset : state.read_offset]
+        self.decoded += len(pending) + len(known)
         new = text_of(pending, **flags)[len(text_of(known, **flags)) :]
         if finished is not None:
             del self._states[rid]
             text = state.text + new
             return (text if no_trim else _without_stop_text(text, finished))[state.sent_offset :]
-        if new and not new.endswith(REPLACEMENT):
+        if self._commits and new and not new.endswith(REPLACEMENT):
             state.text += new
             state.surrounding_offset, state.read_offset = state.read_offset, len(state.ids)
             new = ""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mockengine.fanout.batches import Ended, Submitted
 from mockengine.fanout.bench import ARMS, ORDER_SEED, BenchError
+from mockengine.fanout.journeys import backlogs
 from mockengine.fanout.pipeline import Pipeline, PipelineError
 from mockengine.fanout.sockets import Sockets
 from mockengine.fanout.stages import Account, Delivered
@@ -33,8 +34,15 @@ from mockengine.fanout.vocabulary import text_of
 _PATIENCE_S = 120.0
 
 
+Arrivals = Literal["fixed", "poisson"]
+ARRIVALS: tuple[Arrivals, ...] = get_args(Arrivals)
+
+
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """rows: of every batch. streams: one after the other, of a batch for each of TOKENS."""
+    """rows: of every batch. streams: one after the other, of a batch for each of TOKENS.
+
+    interval_s: between batches, always or on average. seed: of the times of batches.
+    """
 
     transport: TransportName
     rows: int
@@ -42,15 +50,25 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
     detokenizers: int
     workers: int
+    arrivals: Arrivals = "fixed"
+    seed: int = 0
 
     @property
     def steps(self) -> int:
         return self.streams * len(TOKENS)
 
+    def due_s(self) -> NDArray[np.float64]:
+        """When each batch is to be sent, counted from the first."""
+        gaps_s = np.full(self.steps - 1, self.interval_s)
+        if self.arrivals == "poisson":
+            gaps_s = np.random.default_rng(self.seed).exponential(self.interval_s, self.steps - 1)
+        return np.concatenate(([0.0], np.cumsum(gaps_s)))
+
 
 class OpenTrial(msgspec.Struct, frozen=True):
     """Delays of rows in ms. first_row and last_row: medians over batches of the earliest and the latest of each. drain:
     of the very last row. busy: CPU of the process that splits whole batches, as a share of the time between them.
+    backlog: the most messages, and for HTTP workers rows, that waited for a kind of process.
     """
 
     row_p50_ms: float
@@ -61,6 +79,7 @@ class OpenTrial(msgspec.Struct, frozen=True):
     drain_ms: float
     busy: float
     scheduler_late_ms: float
+    backlog: dict[str, int]
 
 
 def run(loads: Sequence[Load], rounds: int, output: Path) -> None:
@@ -73,19 +92,25 @@ def run(loads: Sequence[Load], rounds: int, output: Path) -> None:
     with (output / "raw.jsonl").open("wb") as raw:
         for load in loads:
             cell = f"{load.rows} rows every {1e3 * load.interval_s:g} ms"
+            cell += ", Poisson" if load.arrivals == "poisson" else ""
             print(f"{load.transport}: {cell}", file=sys.stderr, flush=True)
             for number in range(rounds):
+                of_round = msgspec.structs.replace(load, seed=number)  # all arms of a round have the same times
                 names = list(ARMS)
                 order.shuffle(names)
                 for name in names:
                     line: dict[str, Any] = {"cell": cell, "arm": name, "round": number}
-                    raw.write(msgspec.json.encode(line | msgspec.to_builtins(measure(load, ARMS[name]))) + b"\n")
+                    raw.write(msgspec.json.encode(line | msgspec.to_builtins(measure(of_round, ARMS[name]))) + b"\n")
 
 
 def measure(load: Load, splitter: str) -> OpenTrial:
     """Raises BenchError when a row is lost, or the pipeline fails."""
     pipeline = Pipeline(
-        transport=load.transport, splitter=splitter, detokenizers=load.detokenizers, workers=load.workers
+        transport=load.transport,
+        splitter=splitter,
+        detokenizers=load.detokenizers,
+        workers=load.workers,
+        is_traced=True,
     )
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -107,7 +132,10 @@ def measure(load: Load, splitter: str) -> OpenTrial:
             scheduler.kill()
             scheduler.join()
     delays_ms = 1e3 * delays_s(load, {rid: one for of in accounts for rid, one in of.delivered.items()}, start_s)
-    return trial(load, delays_ms, accounts[0], late_s)
+    ready_s = [at for one in accounts for request in one.delivered.values() for at in request.at_s]
+    stages = [one for one in accounts if not one.name.startswith("worker")]
+    waited = backlogs([start_s + float(at) for at in load.due_s()], stages, ready_s)
+    return trial(load, delays_ms, accounts[0], late_s, waited)
 
 
 def delays_s(load: Load, delivered: dict[str, Delivered], start_s: float) -> NDArray[np.float64]:
@@ -119,12 +147,14 @@ def delays_s(load: Load, delivered: dict[str, Delivered], start_s: float) -> NDA
             if request is None or request.text != text_of(TOKENS) or len(request.at_s) != len(TOKENS):
                 raise BenchError(f"Request {rid_of(stream, row)} did not get its text once and whole.")
             ready_s[stream, row] = request.at_s
-    due_s = start_s + load.interval_s * np.arange(load.steps)
+    due_s = start_s + load.due_s()
     delays: NDArray[np.float64] = ready_s.transpose(0, 2, 1).reshape(load.steps, load.rows) - due_s[:, np.newaxis]
     return delays
 
 
-def trial(load: Load, delays_ms: NDArray[np.float64], splitting: Account, late_s: float) -> OpenTrial:
+def trial(
+    load: Load, delays_ms: NDArray[np.float64], splitting: Account, late_s: float, backlog: dict[str, int]
+) -> OpenTrial:
     p50, p95, p99 = (float(value) for value in np.percentile(delays_ms, [50, 95, 99]))
     return OpenTrial(
         row_p50_ms=p50,
@@ -135,6 +165,7 @@ def trial(load: Load, delays_ms: NDArray[np.float64], splitting: Account, late_s
         drain_ms=float(delays_ms[-1].max()),
         busy=splitting.cpu_s / (load.steps * load.interval_s),
         scheduler_late_ms=1e3 * late_s,
+        backlog=backlog,
     )
 
 
@@ -161,8 +192,8 @@ def _schedule(link: Connection, load: Load, entry: str, workers: list[str]) -> N
     late_s = 0.0
     with Sockets() as sockets:
         start_s = time.monotonic() + 0.1
-        for step, frame in enumerate(frames):
-            due_s = start_s + step * load.interval_s
+        for frame, at_s in zip(frames, load.due_s().tolist(), strict=True):
+            due_s = start_s + at_s
             time.sleep(max(0.0, due_s - time.monotonic()))
             late_s = max(late_s, time.monotonic() - due_s)
             sockets.send(entry, frame)

@@ -17,12 +17,16 @@ import zmq
 
 from mockengine.fanout.batches import Message, Shutdown
 from mockengine.fanout.detokenizer import MAX_STATES
+from mockengine.fanout.faults import other_transport
 from mockengine.fanout.sockets import Sockets
 from mockengine.fanout.stages import Account, Common, DetokenizerStage, HttpWorker, Router, run_stage
 from mockengine.fanout.transport import TransportName, transport_named
 
 _ENDS_WITHIN_S = 30.0
 _POLL_MS = 20
+
+
+StageMaker = Callable[..., object]  # is given a Common
 
 
 class PipelineError(Exception):
@@ -33,7 +37,8 @@ class Pipeline:
     """A ``with`` block in which the processes run; this one is the scheduler, or starts one, and sends to ``entry``.
 
     detokenizers: how many; with more than one there is a router. workers: how many HTTP workers to start, or the
-    addresses of those that are there. Must be made in the main thread, whose SIGQUIT handler it replaces meanwhile.
+    addresses of those that are there. scheduler: of a process that is to be it, and its address. Must be made in the
+    main thread, whose SIGQUIT handler it replaces meanwhile. fault: one of ``faults``.
     """
 
     def __init__(
@@ -44,6 +49,9 @@ class Pipeline:
         detokenizers: int = 1,
         workers: int | Sequence[str] = 4,
         max_states: int = MAX_STATES,
+        scheduler: tuple[str, StageMaker] | None = None,
+        is_traced: bool = False,
+        fault: str | None = None,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="fanout-")
         self._context = multiprocessing.get_context("spawn")
@@ -51,6 +59,7 @@ class Pipeline:
         self._transport = transport_named(transport)
         self._splitter = splitter
         self._processes: dict[str, tuple[str, multiprocessing.process.BaseProcess, Connection]] = {}
+        self._scheduler, self._is_traced, self._fault = scheduler, is_traced, fault
         self._detokenizers, self._max_states = detokenizers, max_states
         self._own_workers = workers if isinstance(workers, int) else 0
         self.entry = self.address("entry")
@@ -69,6 +78,9 @@ class Pipeline:
         self._inbox = self._sockets.receiver(self.observer)
         for number, address in enumerate(self.workers[: self._own_workers]):
             self._start(f"worker {number}", address, partial(_http_worker, observer=self.observer))
+        if self._scheduler is not None:
+            address, make_scheduler = self._scheduler
+            self._start("scheduler", address, partial(make_scheduler, entry=self.entry))
         detokenizers = [self.address(f"detokenizer{n}") for n in range(self._detokenizers)]
         if len(detokenizers) > 1:
             self._start("router", self.entry, partial(Router, detokenizers=detokenizers))
@@ -107,7 +119,7 @@ class Pipeline:
         Rows that an HTTP worker has not yet received may be lost: wait for what is expected first. Raises
         PipelineError.
         """
-        self.send(self.entry, Shutdown())
+        self.send(self.entry if self._scheduler is None else self._scheduler[0], Shutdown())
         names = [name for name in self._processes if not name.startswith("worker")]
         accounts = [self._account(name) for name in names]
         for name, (address, _, _) in self._processes.items():
@@ -122,6 +134,10 @@ class Pipeline:
         process.join(_ENDS_WITHIN_S)
         return process.exitcode
 
+    def dead(self) -> str | None:
+        """The name of a process that has ended by itself."""
+        return next((name for name, (_, process, _) in self._processes.items() if not process.is_alive()), None)
+
     def _account(self, name: str) -> Account:
         _, process, connection = self._processes[name]
         try:
@@ -133,10 +149,17 @@ class Pipeline:
             pass
         raise PipelineError(f"The {name} left no account; what it printed says why.")
 
-    def _start(self, name: str, address: str, make: Callable[[Common], object]) -> None:
+    def _start(self, name: str, address: str, make: StageMaker) -> None:
         ours, theirs = self._context.Pipe(duplex=False)
+        speaks_other = self._fault == "other_transport" and name.startswith("detokenizer")
         common = Common(
-            name=name, address=address, transport=self._transport.name, splitter=self._splitter, account=theirs
+            name=name,
+            address=address,
+            transport=other_transport(self._transport.name) if speaks_other else self._transport.name,
+            splitter=self._splitter,
+            account=theirs,
+            fault=self._fault,
+            is_traced=self._is_traced,
         )
         process = self._context.Process(target=run_stage, args=(common, make), name=name)
         process.start()

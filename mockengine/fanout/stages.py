@@ -7,6 +7,8 @@ it had sent before stays sent; nothing is sent again.
 from __future__ import annotations
 
 import gc
+import itertools
+import math
 import multiprocessing
 import os
 import signal
@@ -15,7 +17,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 import zmq
@@ -33,6 +35,7 @@ from mockengine.fanout.batches import (
 )
 from mockengine.fanout.delivery import Send, fan_out, route
 from mockengine.fanout.detokenizer import MAX_STATES, Detokenizer
+from mockengine.fanout.faults import FEW_STATES, faulty_send, faulty_splitter, prepare_timing
 from mockengine.fanout.sockets import Sockets
 from mockengine.fanout.sources import shared_sha256, splitter_sha256
 from mockengine.fanout.splitting import SPLITTERS
@@ -44,18 +47,33 @@ _LOOKS_FOR_PARENT_EVERY_MS = 1_000
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True):
-    """What every process is told. account: where it leaves its Account when it ends as asked."""
+    """What every process is told. account: where it leaves its Account when it ends as asked. is_traced: whether that
+    says when each row passed. fault: one of ``faults``, None for none.
+    """
 
     name: str
     address: str
     transport: TransportName
     splitter: str
     account: Connection
+    is_traced: bool = False
+    fault: str | None = None
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """A message on its way through a process, on the monotonic clock that all processes of a machine share.
+
+    received_s: when the message was read from which it was made; of a scheduler's batch, when its step began.
+    """
+
+    rids: list[str]
+    received_s: float
+    sent_s: float
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process did, and with which code. cpu_s: since it was ready. delivered: an HTTP
-    worker's requests.
+    """What a process did, and with which code. cpu_s and wall_s: since it was ready. delivered: an HTTP worker's
+    requests. decoded: tokens that a detokenizer made text of. passed: every row, in a pipeline that is traced.
     """
 
     name: str
@@ -63,12 +81,20 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     sent: int
     decodes: int
     cpu_s: float
+    wall_s: float
     transport: TransportName
     splitter: str
     splitter_sha256: str
     shared_sha256: str
     delivered: dict[str, Delivered]
     unknown: int
+    decoded: int
+    passed: list[Passed]
+
+    @property
+    def utilisation(self) -> float:
+        """CPU time as a share of the time since the process was ready."""
+        return self.cpu_s / self.wall_s
 
 
 class Delivered(msgspec.Struct):
@@ -84,30 +110,57 @@ class _Stage(Protocol):
     def handle(self, message: Message, transport: Transport, send: Send) -> None: ...
 
 
+@runtime_checkable
+class Clocked(Protocol):
+    """A stage that also does something by the clock. due_s: when next, on the monotonic clock; None for not now."""
+
+    due_s: float | None
+
+    def step(self, transport: Transport, send: Send) -> None: ...
+
+
 class Router:
     """Splits batches among detokenizers."""
 
     def __init__(self, common: Common, detokenizers: list[str]) -> None:
-        self._splitter = SPLITTERS[common.splitter]
+        self._splitter = faulty_splitter(common.fault, SPLITTERS[common.splitter])
         self._detokenizers = detokenizers
+        self._in_turn = itertools.cycle(detokenizers) if common.fault == "not_sticky" else None
 
     def handle(self, message: Message, transport: Transport, send: Send) -> None:
-        route(message, self._detokenizers, self._splitter, transport, send)
+        route(message, self._detokenizers, self._splitter, transport, self._dealing(send))
+
+    def _dealing(self, send: Send) -> Send:
+        """Faulty or not: where rows go."""
+        if (in_turn := self._in_turn) is None:
+            return send
+        return lambda address, message: send(next(in_turn) if isinstance(message, TokenBatch) else address, message)
 
 
 class DetokenizerStage:
     """Makes text of tokens and splits batches among HTTP workers; if there is only one, it gets them whole."""
 
     def __init__(self, common: Common, only_worker: str | None, max_states: int = MAX_STATES) -> None:
-        self._splitter = SPLITTERS[common.splitter]
+        self._splitter = faulty_splitter(common.fault, SPLITTERS[common.splitter])
         self._only_worker = only_worker
-        self._detokenizer = Detokenizer(max_states)
+        self._fault = common.fault
+        if common.fault == "few_states":
+            max_states = FEW_STATES
+        self._detokenizer = Detokenizer(max_states, commits=common.fault != "never_commits")
+        self._send: Send | None = None
+
+    @property
+    def decoded(self) -> int:
+        return self._detokenizer.decoded
 
     def handle(self, message: Message, transport: Transport, send: Send) -> None:
         if isinstance(message, FreezeGc | Shutdown):
             return
         if isinstance(message, TokenBatch):
             message = self._detokenizer.text_batch(message)
+        if self._send is None:
+            self._send = faulty_send(self._fault, send)
+        send = self._send
         if self._only_worker is not None:
             send(self._only_worker, message)
         else:
@@ -168,8 +221,9 @@ def run_stage(common: Common, make: Callable[[Common], _Stage]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     assert parent.pid is not None
+    prepare_timing(common.fault)
     try:
-        with Sockets() as sockets:
+        with Sockets(is_bounded=common.fault != "unbounded_queues") as sockets:
             _serve(common, make(common), sockets, parent)
     except Exception as error:
         _say(f"error: The {common.name} ends: {type(error).__name__}: {error}")
@@ -181,23 +235,36 @@ def run_stage(common: Common, make: Callable[[Common], _Stage]) -> None:
 def _serve(common: Common, stage: _Stage, sockets: Sockets, parent: BaseProcess) -> None:
     transport = transport_named(common.transport)
     received = sent = 0
-    started_cpu_s = time.process_time()
+    received_s = 0.0
+    passed: list[Passed] = []
 
     def send(address: str, message: Message) -> None:
         nonlocal sent
-        sockets.send(address, transport.encode(message))
+        frame = transport.encode(message)
+        if common.is_traced and (rids := getattr(message, "rids", None)):
+            passed.append(Passed(rids, received_s, time.monotonic()))
+        sockets.send(address, frame)
         sent += 1
 
     inbox = sockets.receiver(common.address)
+    clocked = stage if isinstance(stage, Clocked) else None
     inbox.setsockopt(zmq.RCVTIMEO, _LOOKS_FOR_PARENT_EVERY_MS)
+    started_s, started_cpu_s = time.monotonic(), time.process_time()
     message: Message | None = None
     while not isinstance(message, Shutdown):
+        if clocked is not None:
+            now = time.monotonic()
+            if clocked.due_s is not None and clocked.due_s <= now:
+                received_s = now
+                clocked.step(transport, send)
+            inbox.setsockopt(zmq.RCVTIMEO, _wait_ms(clocked.due_s))
         try:
             frame = inbox.recv()
         except zmq.Again:
             if not parent.is_alive():
                 return  # it was killed, and nobody else will end this process
             continue
+        received_s = time.monotonic()
         message = transport.decode(frame)
         received += 1
         if isinstance(message, FreezeGc):
@@ -211,14 +278,23 @@ def _serve(common: Common, stage: _Stage, sockets: Sockets, parent: BaseProcess)
             sent=sent,
             decodes=transport.decodes,
             cpu_s=time.process_time() - started_cpu_s,
+            wall_s=time.monotonic() - started_s,
             transport=transport.name,
             splitter=common.splitter,
             splitter_sha256=splitter_sha256(common.splitter),
             shared_sha256=shared_sha256(),
             delivered=getattr(stage, "delivered", {}),
             unknown=getattr(stage, "unknown", 0),
+            decoded=getattr(stage, "decoded", 0),
+            passed=passed,
         )
     )
+
+
+def _wait_ms(due_s: float | None) -> int:
+    if due_s is None:
+        return _LOOKS_FOR_PARENT_EVERY_MS
+    return min(max(0, math.ceil(1e3 * (due_s - time.monotonic()))), _LOOKS_FOR_PARENT_EVERY_MS)
 
 
 def _say(sentence: str) -> None:

@@ -30,6 +30,9 @@ class Timing:
     """
 
     __slots__ = ("forward_entry_time", "is_enabled", "queue_entry_time", "response_sent_time")
+    # Mistakes of ``faults``, of the whole process.
+    forgets = False
+    moves_unset = False
     _TIMES = ("queue_entry_time", "forward_entry_time", "response_sent_time")
 
     def __init__(self, *, is_enabled: bool = True, queue: float = 0.0, forward: float = 0.0, sent: float = 0.0) -> None:
@@ -49,8 +52,8 @@ class Timing:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Enabled as the sender was: otherwise the next hop would lose the times.
-        self.is_enabled = bool(state)
+        self.is_enabled = bool(state) and not Timing.forgets
         shift = state.get("clock_offset", CLOCK_OFFSET_S) - CLOCK_OFFSET_S
         for name in self._TIMES:
             at = state.get(name, 0.0)
-            setattr(self, name, at + shift if at else 0.0)
+            setattr(self, name, at + shift if at or Timing.moves_unset else 0.0)

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from mockengine.fanout import bench
-from mockengine.fanout.measuring import stream_seed
+from mockengine.fanout.measuring import ENDPOINTS, stream_seed
 from mockengine.fanout.sources import shared_sha256, splitter_sha256
 from mockengine.fanout.stages import Account
+from mockengine.fanout.streams import TOKENS
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -44,6 +45,14 @@ def test_a_small_benchmark(transport: str, detokenizers: int, decodes_of_32: int
         assert one["row_median_ms"] <= one["row_p95_ms"] <= one["complete_ms"]
 
 
+def test_the_whole_plan_has_the_rows_of_the_published_protocol() -> None:
+    """As bench.check counts them, which refuses any other number: 343 rows, plain and with metadata, and so on."""
+    accounts = {arm: [account(arm, 90 * decodes)] for arm, decodes in (("reference", 686), ("reuse", 2 + 4 + 4))}
+    plan = bench.Plan(transport="msgpack", rounds=9, rows=(1, 32, 310), arms=bench.PUBLISHED, detokenizers=1)
+    bench.check(plan, accounts, dict.fromkeys(bench.PUBLISHED, 123_480 // 2))
+    assert len(plan.cells) * len(plan.arms) * (plan.rounds + 1) * bench.REPETITIONS * len(TOKENS) * ENDPOINTS == 4_320
+
+
 def test_streams_have_seeds_of_their_own() -> None:
     cells = [(rows, is_rich, number, repetition) for rows in (1, 32, 310) for is_rich in (False, True)
              for number in range(-1, 9) for repetition in range(3)]  # fmt: skip
@@ -61,12 +70,15 @@ def account(arm: str, decodes: int, **fields: Any) -> Account:
         "received": 0,
         "sent": 0,
         "cpu_s": 0.0,
+        "wall_s": 1.0,
         "transport": "msgpack",
         "splitter": arm,
         "splitter_sha256": splitter_sha256(arm),
         "shared_sha256": shared_sha256(),
         "delivered": {},
         "unknown": 0,
+        "decoded": 0,
+        "passed": [],
     }
     return Account(decodes=decodes, **(good | fields))
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import psutil
 import pytest
@@ -62,15 +63,31 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "mockengine.fanout", "open-loop", *words]
 
 
-def test_a_small_open_loop(tmp_path: Path) -> None:
+def test_poisson_times_repeat_and_have_the_mean_and_spread_of_an_exponential() -> None:
+    load = msgspec.structs.replace(LOAD, streams=2_000, arrivals="poisson", seed=3)
+    gaps_s = np.diff(load.due_s())
+    assert load.due_s()[0] == 0.0
+    np.testing.assert_array_equal(load.due_s(), load.due_s())
+    assert not np.array_equal(load.due_s(), msgspec.structs.replace(load, seed=4).due_s())
+    assert np.mean(gaps_s) == pytest.approx(0.5, rel=0.05)
+    assert np.std(gaps_s) == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "cell"), [("fixed", "3 rows every 5 ms"), ("poisson", "3 rows every 5 ms, Poisson")]
+)
+def test_a_small_open_loop(arrivals: str, cell: str, tmp_path: Path) -> None:
     output = tmp_path / "out"
     words = ["--rows", "3", "--interval", "5ms", "--duration", "50ms", "--rounds", "1", "--detokenizers", "2"]
+    words += ["--arrivals", arrivals]
     done = subprocess.run(command(*words, "--output", str(output)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     trials = [json.loads(line) for line in (output / "raw.jsonl").read_text().splitlines()]
     assert {one["arm"] for one in trials} == set(ARMS)
     for one in trials:
-        assert one["cell"] == "3 rows every 5 ms"
+        assert one["cell"] == cell
+        assert set(one["backlog"]) == {"router", "detokenizer", "HTTP worker"}
+        assert min(one["backlog"].values()) >= 1
         assert 0 < one["row_p50_ms"] <= one["row_p95_ms"] <= one["row_p99_ms"]
         assert 0 < one["first_row_ms"] <= one["last_row_ms"]
         assert one["busy"] > 0

@@ -1,0 +1,108 @@
+"""Requests over HTTP through a whole engine with each way of splitting: what the saving is of a served request's time.
+
+Each trial starts an engine whose scheduler makes a batch every so often, waiting for nobody, and sends waves of as many
+requests as a batch has rows, each answered in so many steps. What an arm saves shows as delay of rows while the process
+that splits batches has time to spare (``busy`` below 1), and as time between tokens once it has not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from mockengine.fanout.bench import ARMS, ORDER_SEED, BenchError
+from mockengine.fanout.journeys import EndToEndTrial, Wave, trial
+from mockengine.fanout.serving import StageTimes
+from mockengine.fanout.transport import TransportName
+from mockengine.testing import EngineError, running
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """rows: requests at once. steps: of an answer, each a token. waves: after one that warms up."""
+
+    transport: TransportName
+    rows: int
+    interval_s: float
+    steps: int
+    waves: int
+    detokenizers: int
+    http_workers: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows every {1e3 * self.interval_s:g} ms"
+
+
+def run(cells: Sequence[Cell], rounds: int, output: Path) -> None:
+    """Measure all arms in each cell, in shuffled order within rounds; writes raw.jsonl into a new folder.
+
+    Raises BenchError when an answer is wrong or an engine fails, FileExistsError for a folder that exists.
+    """
+    output.mkdir(parents=True)
+    order = random.Random(ORDER_SEED)
+    with (output / "raw.jsonl").open("wb") as raw:
+        for number, cell in enumerate(cells, 1):
+            print(f"{cell.transport}: {cell} ({number} of {len(cells)})", file=sys.stderr, flush=True)
+            for round_number in range(rounds):
+                names = list(ARMS)
+                order.shuffle(names)
+                for name in names:
+                    line: dict[str, Any] = {"cell": str(cell), "arm": name, "round": round_number}
+                    line |= {"rows": cell.rows, "interval_ms": 1e3 * cell.interval_s}
+                    raw.write(msgspec.json.encode(line | msgspec.to_builtins(measure(cell, ARMS[name]))) + b"\n")
+                    raw.flush()
+
+
+def measure(cell: Cell, splitter: str) -> EndToEndTrial:
+    """Raises BenchError."""
+    interval_us = round(1e6 * cell.interval_s)
+    with tempfile.TemporaryDirectory(prefix="fanout-") as folder:
+        stage_times = Path(folder, "times.json")
+        options = {
+            "fanout": splitter,
+            "transport": cell.transport,
+            "http_workers": cell.http_workers,
+            "detokenizers": cell.detokenizers,
+            "step_interval": f"{interval_us}us",
+            "service_time": f"fixed:{interval_us * cell.steps}us",
+            "slots": cell.rows * cell.http_workers,  # the kernel may give one worker all connections
+            "body_profile": "seed-equivalent",
+            "stage_times": stage_times,
+        }
+        try:
+            with running(**options) as engine:
+                waves = asyncio.run(_waves(engine.url, cell))
+                said = engine.stop()
+            return trial(msgspec.json.decode(stage_times.read_bytes(), type=StageTimes), waves, cell.interval_s)
+        except (EngineError, aiohttp.ClientError) as error:
+            raise BenchError(f"The engine with {splitter} failed: {error}") from error
+        except FileNotFoundError as error:
+            raise BenchError(f"The engine with {splitter} left no times; it said: {said}") from error
+
+
+async def _waves(url: str, cell: Cell) -> list[Wave]:
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
+        return [await _wave(session, url, cell, number) for number in range(cell.waves + 1)]
+
+
+async def _wave(session: aiohttp.ClientSession, url: str, cell: Cell, number: int) -> Wave:
+    async def ask(row: int) -> float:
+        body = {"prompt": [1], "max_tokens": cell.steps, "seed": number * cell.rows + row, "return_token_ids": True}
+        started_s = time.monotonic()
+        async with session.post(f"{url}/v1/completions", json=body) as answer:
+            text = await answer.text()
+            if answer.status != 200:  # as the HTTP worker answers what did not come as it was sent
+                raise BenchError(f"A request was answered {answer.status}: {text}")
+        return time.monotonic() - started_s
+
+    started_s = time.monotonic()
+    return Wave(started_s, list(await asyncio.gather(*(ask(row) for row in range(cell.rows)))))
