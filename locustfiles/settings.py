@@ -250,6 +250,13 @@ def _observe(spec: str, their_url: str | None) -> str:
     return f"port:{parts.port or 80}" if local else "none"
 
 
+def _words(option: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SettingsError(f"{option} should be words as a shell takes them, found {text!r}: {error}.") from error
+
+
 def _engine(options: argparse.Namespace) -> EngineSettings:
     return EngineSettings(
         port=options.engine_port,
@@ -257,7 +264,7 @@ def _engine(options: argparse.Namespace) -> EngineSettings:
         service_time=options.service_time,
         body_profile=options.body_profile,
         corpus_seed=options.corpus_seed,
-        extra_args=shlex.split(options.engine_args),
+        extra_args=_words("--engine-args", options.engine_args),
     )
 
 
@@ -267,7 +274,7 @@ def _server(options: argparse.Namespace) -> ServerSettings:
         poll_hold_s=options.poll_hold,
         retrieved_ttl_s=options.retrieved_ttl,
         completed_ttl_s=options.completed_ttl,
-        extra_args=shlex.split(options.server_args),
+        extra_args=_words("--server-args", options.server_args),
     )
 
 
