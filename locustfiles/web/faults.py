@@ -46,7 +46,7 @@ def described(rules: Sequence[Rule]) -> str:
 
 
 def _described(rule: Rule) -> str:
-    parameters = [f"{name} {value}" for name, value in rule.items() if name != "kind"]
+    parameters = [f"{name} {msgspec.json.encode(value).decode()}" for name, value in rule.items() if name != "kind"]
     return f"{rule['kind']} ({', '.join(parameters)})" if parameters else str(rule["kind"])
 
 

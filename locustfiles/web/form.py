@@ -25,13 +25,13 @@ class FormError(Exception):
 
 
 def groups(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Option -> the title of its group, of our own groups only."""
-    return {
-        action.dest: (group.title or "").removeprefix("repoll: ")
-        for group in parser._action_groups
-        if (group.title or "").startswith("repoll: ")
-        for action in group._group_actions
-    }
+    """Option -> the title of its group without what is in brackets, of our own groups only."""
+    titles: dict[str, str] = {}
+    for group in parser._action_groups:
+        prefix, _, title = (group.title or "").partition("repoll: ")
+        if title and not prefix:
+            titles |= {action.dest: title.partition(" (")[0] for action in group._group_actions}
+    return titles
 
 
 def explained(options: Mapping[str, dict[str, Any]], titles: Mapping[str, str]) -> dict[str, dict[str, Any]]:

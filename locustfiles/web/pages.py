@@ -42,12 +42,13 @@ _DOWNLOADS = {
     "junit.xml": "Download the soak's junit.xml",
     "summary.md": "Download the soak's summary.md",
 }
-_LIVE_LINK = (
-    '<a href="./soak/live" style="position:fixed;right:1rem;bottom:1rem;z-index:9;padding:.5rem .9rem;'
-    "border-radius:1.5rem;background:#15803d;color:#fff;font:600 14px system-ui,sans-serif;text-decoration:none;"
-    'box-shadow:0 1px 4px #0006">Soak: live charts</a>'
+# Added to Locust's page, whose tables take no links, and whose labels are too short for our explanations.
+_ADDITION = (
+    '<link rel="stylesheet" href="./soak/static/locust.css"><a id="soak-live" href="./soak/live">Live charts</a>'
 )
-# Scripts of report.html there are none; a log that looks like a page must not become one.
+# Nothing comes from another host, whatever a page may be made to show.
+_LIVE_POLICY = "default-src 'self'; img-src data:; style-src 'self' 'unsafe-inline'"
+# report.html has no scripts, and a log that looks like a page must not become one.
 _SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data:"}
 
 View = Callable[..., Any]
@@ -128,9 +129,11 @@ class SoakPages:
 
         def update_and_explain() -> None:
             update()  # type: ignore[no-untyped-call]
-            options = self._ui.template_args["extra_options"]
-            self._ui.template_args["extra_options"] = form.explained(options, self._titles)
+            arguments = self._ui.template_args
+            arguments["extra_options"] = form.explained(arguments["extra_options"], self._titles)
+            arguments["missing_host_warning"] = False  # without a host, a run starts a server of its own
 
+        self._ui.app.json.sort_keys = False  # type: ignore[union-attr]  # options of a group stay together
         self._ui.update_template_args = update_and_explain  # type: ignore[method-assign]
 
     def _wrap(self, endpoint: str, wrapped: Callable[[View], View]) -> None:
@@ -140,7 +143,7 @@ class SoakPages:
     def _index(self, locusts: View) -> View:
         def index() -> Any:
             page = locusts()
-            return page.replace("</body>", f"{_LIVE_LINK}</body>") if isinstance(page, str) else page
+            return page.replace("</body>", f"{_ADDITION}</body>") if isinstance(page, str) else page
 
         return index
 
@@ -220,8 +223,7 @@ class SoakPages:
 
     def _live(self) -> Response:
         response = send_file(HERE / "live.html")
-        # Nothing comes from another host, whatever the page may be made to show.
-        response.headers["Content-Security-Policy"] = "default-src 'self'; style-src 'self' 'unsafe-inline'"
+        response.headers["Content-Security-Policy"] = _LIVE_POLICY
         return response
 
     def _data(self) -> Response:

@@ -4,7 +4,9 @@
 
 const ASK_EVERY_MS = 1000;
 const MARKED_EVENTS = 40; // as in the report
+const FAULTS_EVERY = 5; // questions
 const GIGA = 1e9;
+const TICKS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200];
 
 const get = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -101,6 +103,7 @@ function drawEvents(chart) {
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = colour("purple");
   ctx.lineWidth = devicePixelRatio;
+  ctx.textAlign = "left";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   events.slice(0, MARKED_EVENTS).forEach((event, at) => {
     const x = chart.valToPos(event.t_s, "x", true);
@@ -130,7 +133,7 @@ function makeChart({ title, lines, digits }) {
       cursor: { sync: { key: "soak" } },
       scales: { x: { time: false }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map(clock) },
+        { ...axis, incrs: TICKS_S, values: (_, ticks) => ticks.map(clock) },
         { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => number(tick, 4)) },
       ],
       series: [
@@ -150,7 +153,10 @@ function makeChart({ title, lines, digits }) {
     place,
   );
   new ResizeObserver(() => chart.setSize({ width: place.clientWidth, height: 200 })).observe(place);
-  return () => chart.setData([series.t_s, ...lines.map(([, , values]) => values())]);
+  return () => {
+    chart.setData([series.t_s, ...lines.map(([, , values]) => values())]);
+    if (chart.cursor.idx === null || chart.cursor.idx === undefined) chart.setLegend({ idx: series.t_s.length - 1 });
+  };
 }
 
 let redraws = [];
@@ -296,10 +302,14 @@ function take(answer) {
   showEvents();
   get("faults").hidden = !answer.engine;
   draw();
-  if (answer.engine) askFaults().catch(() => {});
+  if (answer.engine && (!faults || asked % FAULTS_EVERY === 0)) askFaults().catch(() => {});
+  if (!answer.engine) faults = null; // the next run's engine is another
 }
 
+let asked = 0;
+
 async function ask() {
+  asked += 1;
   const length = series.t_s ? series.t_s.length : 0;
   try {
     const response = await fetch(`data?generation=${generation}&length=${length}`);
