@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -44,7 +42,7 @@ class Controller:
 
     begin_drain(timeout_s): tells all workers to submit nothing more, and to abandon what is still outstanding after
     timeout_s. stop_test(): stops Locust's test, which in turn calls ``finish``. show(tick): tells a person how far the
-    run is. run_time_s: Locust's --run-time, after which a run is complete whatever its count.
+    run is. run_time_s: Locust's --run-time, after which a run is complete whatever its count. command: what repeats it.
 
     Making one starts the run's processes. Raises PreflightError, RunFolderError and ProcessError.
     """
@@ -58,6 +56,7 @@ class Controller:
         stop_test: Callable[[], None],
         show: Callable[[Tick], None] | None,
         run_time_s: float | None,
+        command: str,
     ) -> None:
         self._settings = settings
         self._workers = workers
@@ -65,6 +64,7 @@ class Controller:
         self._stop_test = stop_test
         self._show = show
         self._run_time_s = run_time_s
+        self._command = command
         self._started_utc = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         preflight.check(settings)
         default = default_run_dir(RUNS, self._started_utc, settings.run_name)
@@ -238,7 +238,7 @@ class Controller:
         totals = self._totals()
         return LoadFacts(
             name=self._settings.run_name,
-            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            command=self._command,
             started_utc=self._started_utc,
             started_monotonic_s=self._started_s,
             duration_s=(self._ended_s or time.monotonic()) - self._started_s,

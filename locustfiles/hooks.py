@@ -9,8 +9,10 @@ because Locust's --stop-timeout loses what workers finish late.
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -119,6 +121,7 @@ class RunHooks:
                 stop_test=self._stop_test,
                 show=Progress(settings.requests).show if self._options.headless else live.add,
                 run_time_s=self._options.run_time,
+                command=self._command(),
             )
         except _UserErrors as error:
             self._refuse(str(error))
@@ -136,6 +139,11 @@ class RunHooks:
         """What the next start comes to: None once it has begun, else a sentence that says why it has not."""
         self._start = AsyncResult()
         return self._start
+
+    def _command(self) -> str:
+        """The command line that repeats the run: Locust's own, and what the web UI's form says otherwise."""
+        in_form = self._pages.said_in_form if self._pages is not None else []
+        return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:], *in_form])
 
     def _refuse(self, sentence: str) -> None:
         """The run can't begin. A listener has no way to tell Locust so but to end the greenlet that starts the test."""

@@ -68,6 +68,20 @@ def typed(actions: Iterable[argparse.Action], form: Mapping[str, str]) -> dict[s
     return values
 
 
+def as_arguments(actions: Iterable[argparse.Action], values: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """The command line's words for those values that are not what they were before. Secrets are left out.
+
+    A switch that was switched off, and an option that was emptied, have no words.
+    """
+    words: list[str] = []
+    for action in actions:
+        value = values.get(action.dest)
+        if value is None or value is False or value == before[action.dest] or getattr(action, "is_secret", False):
+            continue
+        words += [action.option_strings[-1]] if value is True else [action.option_strings[-1], str(value)]
+    return words
+
+
 def _typed(action: argparse.Action, text: str) -> Any:
     option = action.option_strings[-1]
     if action.nargs == 0:  # a switch

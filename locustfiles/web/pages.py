@@ -103,6 +103,8 @@ class SoakPages:
         parser = get_parser()
         self._titles = form.groups(parser)
         self._actions = list(parser.args_included_in_web_ui.values())
+        self._on_command_line = dict(vars(self._options))
+        self.said_in_form: list[str] = []  # the latest form, as far as it differs from the command line
         self._add_tab()
         self._add_pages()
         self._wrap("locust.index", self._index)
@@ -133,7 +135,8 @@ class SoakPages:
             arguments["extra_options"] = form.explained(arguments["extra_options"], self._titles)
             arguments["missing_host_warning"] = False  # without a host, a run starts a server of its own
 
-        self._ui.app.json.sort_keys = False  # type: ignore[union-attr]  # options of a group stay together
+        # Otherwise the form has the options by their names, which tears the groups apart.
+        self._ui.app.jinja_env.policies["json.dumps_kwargs"] = {"sort_keys": False}  # type: ignore[union-attr]
         self._ui.update_template_args = update_and_explain  # type: ignore[method-assign]
 
     def _wrap(self, endpoint: str, wrapped: Callable[[View], View]) -> None:
@@ -199,6 +202,8 @@ class SoakPages:
         sentence = self._refusal(argparse.Namespace(**(vars(self._options) | values)))
         if sentence is None:
             vars(self._options).update(values)
+            self.said_in_form = form.as_arguments(self._actions, values, self._on_command_line)
+            self.said_in_form += ["--users", users, *(["--host", values["host"]] if values["host"] else [])]
             own = {name: text for name, text in fields.items(multi=True) if name in form.LOCUSTS_OWN}
             request.form = ImmutableMultiDict(own)
         return sentence
