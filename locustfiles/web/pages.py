@@ -15,7 +15,7 @@ import msgspec
 from flask import Blueprint, Response, abort, make_response, request, send_file
 from gevent.event import AsyncResult
 from gevent.timeout import Timeout
-from locust.argument_parser import get_parser
+from locust.argument_parser import get_parser, ui_extra_args_dict
 from locust.env import Environment
 from locust.runners import STATE_INIT, STATE_STOPPED
 from locust.web import WebUI
@@ -102,7 +102,8 @@ class SoakPages:
         self._options = cast(argparse.Namespace, environment.parsed_options)
         parser = get_parser()
         self._titles = form.groups(parser)
-        self._actions = list(parser.args_included_in_web_ui.values())
+        in_form = ui_extra_args_dict()  # without Locust's own options, of which the form has those it treats itself
+        self._actions = [action for name, action in parser.args_included_in_web_ui.items() if name in in_form]
         self._on_command_line = dict(vars(self._options))
         self.said_in_form: list[str] = []  # the latest form, as far as it differs from the command line
         self._add_tab()
