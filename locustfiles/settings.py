@@ -6,6 +6,7 @@ Pure, but for files of stages and of thresholds.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -110,6 +111,11 @@ def settings_from(options: argparse.Namespace) -> Settings:
         raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
         raise SettingsError(f"--body-profile should be one of {', '.join(PROFILES)}, found '{options.body_profile}'.")
+    if not re.fullmatch(r"[\w. -]+", options.run_name):
+        raise SettingsError(
+            "--run-name is part of a folder's name and should have letters, digits, spaces, '.', '_' and '-' only, "
+            f"found {options.run_name!r}."
+        )
     processes = max(1, options.processes or 1, options.expect_workers or 1)
     staged = _stages(options)
     users, outstanding = _users_and_outstanding(options, _asked_outstanding(options, staged), processes)

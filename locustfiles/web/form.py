@@ -84,6 +84,8 @@ def as_arguments(actions: Iterable[argparse.Action], values: Mapping[str, Any], 
 
 def _typed(action: argparse.Action, text: str) -> Any:
     option = action.option_strings[-1]
+    if not text.isprintable():
+        raise FormError(f"{option} should have no control characters, found {text!r}.")
     if action.nargs == 0:  # a switch
         if text not in _TRUTH:
             raise FormError(f"{option} should be true or false, found '{text}'.")

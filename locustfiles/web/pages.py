@@ -7,6 +7,7 @@ in front need no words of their own.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -50,6 +51,8 @@ _ADDITION = (
 _LIVE_POLICY = "default-src 'self'; img-src data:; style-src 'self' 'unsafe-inline'"
 # report.html has no scripts, and a log that looks like a page must not become one.
 _SAFE = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data:"}
+
+_ELSEWHERE = "Pages of other sites may not use this one."
 
 View = Callable[..., Any]
 
@@ -98,6 +101,8 @@ class SoakPages:
         self._refusal = refusal
         self._expect_start = expect_start
         self._runs: list[Run] = []
+        self._starting = False
+        self._files_of_ended: dict[Path, list[str]] = {}
         self._ui = cast(WebUI, environment.web_ui)
         self._options = cast(argparse.Namespace, environment.parsed_options)
         parser = get_parser()
@@ -169,20 +174,31 @@ class SoakPages:
 
     def _swarm(self, locusts: View) -> View:
         def swarm() -> Any:
-            sentence = self._take_form()
-            if sentence is not None:
-                return self._refused(sentence)
-            begun = self._expect_start()
-            response = locusts()
-            if not response.get_json()["success"]:
-                return response
+            if _from_elsewhere():
+                return _text(_ELSEWHERE, 403)
+            if self._starting:
+                return self._refused("Another run is just being started. Wait until it has begun or was refused.")
+            self._starting = True
             try:
-                sentence = begun.get(timeout=STARTS_WITHIN_S)
-            except Timeout:
-                sentence = f"The run has not begun within {STARTS_WITHIN_S:.0f} s. The Logs tab may say why."
-            return response if sentence is None else self._refused(sentence)
+                return self._start(locusts)
+            finally:
+                self._starting = False
 
         return swarm
+
+    def _start(self, locusts: View) -> Any:
+        sentence = self._take_form()
+        if sentence is not None:
+            return self._refused(sentence)
+        begun = self._expect_start()
+        response = locusts()
+        if not response.get_json()["success"]:
+            return response
+        try:
+            sentence = begun.get(timeout=STARTS_WITHIN_S)
+        except Timeout:
+            sentence = f"The run has not begun within {STARTS_WITHIN_S:.0f} s. The Logs tab may say why."
+        return response if sentence is None else self._refused(sentence)
 
     def _take_form(self) -> str | None:
         """Set the options as the form has them, unless that can't be done: then a sentence that says why."""
@@ -191,7 +207,7 @@ class SoakPages:
             return "A run is under way, and what it was asked to do is fixed. Stop it, and wait until it has ended."
         fields = request.form
         users = fields.get("user_count", "")
-        if not users.isdecimal() or int(users) < 1:
+        if not re.fullmatch("[0-9]{1,9}", users) or int(users) < 1:
             return f"Number of users should be a whole number of at least 1, found '{users}'."
         try:
             values = form.typed(self._actions, fields)
@@ -217,6 +233,7 @@ class SoakPages:
     def _add_pages(self) -> None:
         base_path = self._options.web_base_path or ""
         blueprint = Blueprint(TAB, __name__, url_prefix=f"{base_path}/soak", static_folder="static")
+        blueprint.before_request(lambda: _text(_ELSEWHERE, 403) if _from_elsewhere() else None)
         for path, view, methods in (
             ("/live", self._live, ["GET"]),
             ("/data", self._data, ["GET"]),
@@ -260,12 +277,20 @@ class SoakPages:
                         "name": one.folder.name,
                         "state": one.state,
                         "reasons": one.reasons,
-                        "files": listing(one.folder),
+                        "files": self._files(one),
                     }
                     for number, one in enumerate(self._runs, 1)
                 ],
             }
         )
+
+    def _files(self, run: Run) -> list[str]:
+        """The run's files, which are looked up once when no more are to come."""
+        if not run.over:
+            return listing(run.folder)
+        if run.folder not in self._files_of_ended:
+            self._files_of_ended[run.folder] = listing(run.folder)
+        return self._files_of_ended[run.folder]
 
     def _faults(self) -> Response:
         run = self._runs[-1] if self._runs else None
@@ -304,6 +329,13 @@ class SoakPages:
         )
         response.headers.update(_SAFE)
         return response
+
+
+def _from_elsewhere() -> bool:
+    """Whether a page of another site asks, other than by a link: Locust's answers may be read by all of them."""
+    headers = request.headers
+    link = request.method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
+    return headers.get("Sec-Fetch-Site") == "cross-site" and not link
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -70,11 +70,11 @@ def answers(url: str) -> bool:
         return False
 
 
-def get(url: str, data: dict[str, str] | bytes | None = None) -> tuple[int, str]:
+def get(url: str, data: dict[str, str] | bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
     """Status and body; a POST if there are data, which as a dictionary are a form's fields."""
     body = urllib.parse.urlencode(data).encode() if isinstance(data, dict) else data
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=100) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers or {}), timeout=100) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -141,6 +141,8 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
             ({"protocol": "grpc"}, "--protocol should be one of"),
             ({"outstanding": "999999"}, "--outstanding 999999 is more than 2 users"),
             ({"user_count": "0"}, "Number of users should be a whole number of at least 1, found '0'."),
+            ({"user_count": "9" * 5000}, "Number of users should be a whole number"),
+            ({"run_name": "../../elsewhere"}, "--run-name is part of a folder's name"),
             ({"spawn_rate": "fast"}, "spawn_rate"),
             ({"run_time": "long"}, "run_time"),
             ({"engine_args": "'"}, "--engine-args should be words as a shell takes them"),
@@ -152,6 +154,9 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
             assert answer["success"] is False, fields
             assert words in answer["message"]
         assert get(f"{url}soak/faults")[0] == 409  # no engine yet
+        for path in ("swarm", "soak/faults"):  # Locust lets pages of other sites in
+            assert get(url + path, FORM, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 403
+        assert get(f"{url}soak/data", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"})[0] == 403
         defaults = {"engine_args": "", "drain": "1s", "outstanding": "60", "requests": "200000", "protocol": "tinker"}
         assert start(url, **defaults)["success"]
         assert "A run is under way" in start(url, user_count="3")["message"]

@@ -48,6 +48,7 @@ def test_text_becomes_what_the_command_line_makes_of_it(
         ({"outstanding": "many"}, "--outstanding should be a whole number, found 'many'."),
         ({"requests": ""}, "--requests should be a whole number, found ''."),
         ({"drain": "soon"}, "--drain: expected a length of time such as 300s, 250ms or 1.5m, found 'soon'"),
+        ({"run_name": "a\0b"}, "--run-name should have no control characters, found 'a\\x00b'."),
         ({"hold_engine": "perhaps"}, "--hold-engine should be true or false, found 'perhaps'."),
     ],
 )
