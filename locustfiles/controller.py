@@ -25,6 +25,7 @@ TICK_S = 1.0
 CHECKPOINT_EVERY_TICKS = 5
 SILENT_WORKER_S = 15.0  # workers report every second
 LAST_REPORTS_WITHIN_S = 10.0  # of the end of the drain
+MAX_EVENTS = 1000  # a run of days whose engine restarts each minute has more, and nobody reads them
 RUNS = Path("runs")
 
 
@@ -107,7 +108,11 @@ class Controller:
         return self._events
 
     def note_event(self, kind: Literal["fault", "restart", "engine", "drain"], text: str) -> None:
-        """Something has just happened that the run folder and the charts should show."""
+        """Something has just happened that the run folder and the charts should show, up to MAX_EVENTS of them."""
+        if len(self._events) >= MAX_EVENTS:
+            return
+        if len(self._events) == MAX_EVENTS - 1:
+            text += " No more events are kept."
         self._events.append(RunEvent(monotonic_s=time.monotonic(), unix_s=time.time(), kind=kind, text=text))
 
     def receive(self, report: WorkerReport) -> None:

@@ -256,18 +256,22 @@ class SoakPages:
         run = self._runs[-1]
         history = run.live.history
         generation = f"{len(self._runs)}.{history.stride}"
-        start = 0
-        if request.args.get("generation") == generation:
+        theirs = request.args.get("generation", "")
+        start = events_start = 0
+        if theirs == generation:
             start = max(0, min(request.args.get("length", 0, type=int), len(history)) - 1)
+        if theirs.partition(".")[0] == str(len(self._runs)):
+            events_start = max(0, request.args.get("events", 0, type=int))
         controller = run.controller
         return _json(
             {
                 "generation": generation,
                 "start": start,
                 "series": history.columns(start),
+                "events_start": events_start,
                 "events": [
                     {"t_s": event.monotonic_s - controller.started_s, "kind": event.kind, "text": event.text}
-                    for event in controller.events
+                    for event in controller.events[events_start:]
                 ],
                 "figures": [figure._asdict() for figure in self._figures()],
                 "engine": run.live.settings.engine is not None and not run.over,

@@ -296,7 +296,7 @@ function take(answer) {
     series[name] = [...(series[name] || []).slice(0, answer.start), ...values];
   }
   generation = answer.generation;
-  events = answer.events;
+  events = [...events.slice(0, answer.events_start), ...answer.events];
   showRuns(answer.runs);
   showFigures(answer.figures);
   showEvents();
@@ -312,7 +312,7 @@ async function ask() {
   asked += 1;
   const length = series.t_s ? series.t_s.length : 0;
   try {
-    const response = await fetch(`data?generation=${generation}&length=${length}`);
+    const response = await fetch(`data?generation=${generation}&length=${length}&events=${events.length}`);
     if (response.redirected) return location.reload(); // to the login
     take(await response.json());
     get("silent").hidden = true;
