@@ -50,7 +50,10 @@ def _merged(name: str, first: Any, second: Any) -> Any:
 
 
 class History:
-    """Samples at even distances. When there are more than ``limit``, each two become one, and the distance doubles."""
+    """Samples at even distances. When there are more than ``limit``, each two become one, and the distance doubles.
+
+    limit: an even number.
+    """
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -69,9 +72,8 @@ class History:
         self._in_last = 1
 
     def _halve(self) -> None:
-        pairs = zip(self._samples[::2], self._samples[1::2], strict=False)
-        odd = self._samples[-1:] if len(self._samples) % 2 else []
-        self._samples = [merged(first, second) for first, second in pairs] + odd
+        pairs = zip(self._samples[::2], self._samples[1::2], strict=True)
+        self._samples = [merged(first, second) for first, second in pairs]
         self._stride *= 2
 
     @property
