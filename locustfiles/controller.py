@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
@@ -68,7 +69,7 @@ class Controller:
         self._command = command
         self._started_utc = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         preflight.check(settings)
-        default = default_run_dir(RUNS, self._started_utc, settings.run_name)
+        default = _unused(default_run_dir(RUNS, self._started_utc, settings.run_name))
         self.folder = RunFolder.create(Path(settings.run_dir) if settings.run_dir else default)
         self._reports: dict[int, WorkerReport] = {}
         self._cut_reason: str | None = None
@@ -262,3 +263,10 @@ class Controller:
             thresholds=self._settings.thresholds,
             events=list(self._events),
         )
+
+
+def _unused(path: Path) -> Path:
+    """The path, or with a number after it: two runs may begin within a second, where the first was refused."""
+    if not path.exists():
+        return path
+    return next(other for number in count(2) if not (other := path.with_name(f"{path.name}-{number}")).exists())

@@ -220,7 +220,8 @@ class SoakPages:
         if sentence is None:
             vars(self._options).update(values)
             self.said_in_form = form.as_arguments(self._actions, values, self._on_command_line)
-            self.said_in_form += ["--users", users, *(["--host", values["host"]] if values["host"] else [])]
+            also = {"--users": users, "--host": values["host"], "--run-time": fields.get("run_time")}
+            self.said_in_form += [word for option, text in also.items() if text for word in (option, text)]
             own = {name: text for name, text in fields.items(multi=True) if name in form.LOCUSTS_OWN}
             request.form = ImmutableMultiDict(own)
         return sentence
