@@ -27,6 +27,9 @@ SECRET = "tml-canary-5f3a"
 
 Ports = Callable[[], int]
 
+# Whether nothing of a page is wider than so many pixels.
+FITS = "most => [document.documentElement, ...document.querySelectorAll('canvas')].every(it => it.scrollWidth <= most)"
+
 # What a browser sends of the form besides our options.
 FORM = {"user_count": "2", "spawn_rate": "2", "host": "", "run_time": ""}
 
@@ -245,15 +248,18 @@ def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
         live.wait_for_function("() => series.t_s && series.t_s.length > 5 && series.t_s[0] === 0")
         live.locator("#fault-kind").select_option("http_500")
         live.locator("#fault-probability").fill("0.5")
+        live.locator("#fault-more").fill("every=never")
         live.get_by_role("button", name="Switch on").click()
-        expect(live.locator("#event-list")).to_contain_text("http_500 (probability 0.5")
+        expect(live.locator("#fault-error")).to_contain_text("every should be a number")
+        live.locator("#fault-more").fill("every=2 after=0s")
+        live.get_by_role("button", name="Switch on").click()
+        expect(live.locator("#event-list")).to_contain_text("http_500 (probability 0.5, every 2")
         live.wait_for_function("() => series.failed.at(-1) > 0")
         live.get_by_role("button", name="Switch off http_500").click()
         expect(live.locator("#event-list")).to_contain_text("switched off")
         for width in (1280, 400):
             live.set_viewport_size({"width": width, "height": 900})
-            assert live.evaluate("document.documentElement.scrollWidth") <= width
-            assert live.locator("#charts canvas").first.bounding_box()["width"] <= width  # type: ignore[index]
+            live.wait_for_function(FITS, arg=width)
 
         page.get_by_role("button", name="Stop").click()
         expect(live.locator("#state")).to_have_text("invalid", timeout=60_000)

@@ -250,7 +250,7 @@ let faults = null; // what the engine last said
 function showFaults() {
   const select = get("fault-kind");
   if (!select.options.length) select.append(...Object.keys(faults.kinds).map((kind) => element("option", kind)));
-  get("fault-effect").textContent = faults.kinds[select.value];
+  get("fault-effect").textContent = faults.kinds[select.value].replaceAll("`", "");
   get("faults-on").replaceChildren(
     ...faults.faults.map((rule, at) => {
       const { kind, ...parameters } = rule;
@@ -282,6 +282,10 @@ get("fault-form").addEventListener("submit", (event) => {
   event.preventDefault();
   if (!faults) return;
   const rule = { kind: get("fault-kind").value, probability: get("fault-probability").valueAsNumber };
+  for (const word of get("fault-more").value.split(/\s+/).filter(Boolean)) {
+    const [name, ...value] = word.split("=");
+    rule[name] = value.join("="); // the engine reads text, and says what is wrong with it
+  }
   switchFaults([...faults.faults.filter((one) => one.kind !== rule.kind), rule]);
 });
 get("faults-off").addEventListener("click", () => switchFaults([]));
