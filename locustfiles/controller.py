@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import gevent
 from gevent.event import AsyncResult, Event
@@ -19,22 +18,33 @@ from locustfiles.processes import ProcessError
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
 from reports.conclude import conclude
+from reports.restarts import RestartWatch
 from reports.run_folder import RunFolder, RunFolderError
-from reports.schema import LoadFacts, RunDocument, TimelineRow
+from reports.schema import LoadFacts, ResourceRow, RunDocument, RunEvent, TimelineRow
 
 TICK_S = 1.0
 CHECKPOINT_EVERY_TICKS = 5
 SILENT_WORKER_S = 15.0  # workers report every second
 LAST_REPORTS_WITHIN_S = 10.0  # of the end of the drain
+MAX_EVENTS = 1000  # a run of days whose engine restarts each minute has more, and nobody reads them
 RUNS = Path("runs")
+
+
+class Tick(NamedTuple):
+    """What is known of a run once a second. resource: the observer's latest sample; None before its first."""
+
+    previous: TimelineRow | None
+    row: TimelineRow
+    resource: ResourceRow | None
+    reports: Collection[WorkerReport]
 
 
 class Controller:
     """A run from its folder to its verdict.
 
     begin_drain(timeout_s): tells all workers to submit nothing more, and to abandon what is still outstanding after
-    timeout_s. stop_test(): stops Locust's test, which in turn calls ``finish``. show(previous, row, rss_bytes): tells a
-    person how far the run is. run_time_s: Locust's --run-time, after which a run is complete whatever its count.
+    timeout_s. stop_test(): stops Locust's test, which in turn calls ``finish``. show(tick): tells a person how far the
+    run is. run_time_s: Locust's --run-time, after which a run is complete whatever its count. command: what repeats it.
 
     Making one starts the run's processes. Raises PreflightError, RunFolderError and ProcessError.
     """
@@ -46,8 +56,9 @@ class Controller:
         *,
         begin_drain: Callable[[float], None],
         stop_test: Callable[[], None],
-        show: Callable[[TimelineRow | None, TimelineRow, int | None], None] | None,
+        show: Callable[[Tick], None] | None,
         run_time_s: float | None,
+        command: str,
     ) -> None:
         self._settings = settings
         self._workers = workers
@@ -55,13 +66,15 @@ class Controller:
         self._stop_test = stop_test
         self._show = show
         self._run_time_s = run_time_s
+        self._command = command
         self._started_utc = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         preflight.check(settings)
-        default = default_run_dir(RUNS, self._started_utc, settings.run_name)
+        default = _unused(default_run_dir(RUNS, self._started_utc, settings.run_name))
         self.folder = RunFolder.create(Path(settings.run_dir) if settings.run_dir else default)
         self._reports: dict[int, WorkerReport] = {}
         self._cut_reason: str | None = None
         self._notes: list[str] = []
+        self._events: list[RunEvent] = []
         self._engine_held = settings.hold_engine
         self._hurry = Event()
         self._ending = self._finishing = False
@@ -79,6 +92,29 @@ class Controller:
     def document(self) -> RunDocument | None:
         """The verdict; None until there is one."""
         return self._document.value
+
+    @property
+    def draining(self) -> bool:
+        """Whether the run has been told to end and has no verdict yet."""
+        return self._finishing and self.document is None
+
+    @property
+    def started_s(self) -> float:
+        """The start of the run, of the monotonic clock."""
+        return self._started_s
+
+    @property
+    def events(self) -> list[RunEvent]:
+        """What has happened so far, the oldest first."""
+        return self._events
+
+    def note_event(self, kind: Literal["fault", "restart", "engine", "drain"], text: str) -> None:
+        """Something has just happened that the run folder and the charts should show, up to MAX_EVENTS of them."""
+        if len(self._events) >= MAX_EVENTS:
+            return
+        if len(self._events) == MAX_EVENTS - 1:
+            text += " No more events are kept."
+        self._events.append(RunEvent(monotonic_s=time.monotonic(), unix_s=time.time(), kind=kind, text=text))
 
     def receive(self, report: WorkerReport) -> None:
         """A worker's latest report; it replaces the one before."""
@@ -106,14 +142,17 @@ class Controller:
         """Once a second: a row of the timeline, a line for the user, and whether the run is over."""
         previous: TimelineRow | None = None
         ticks = 0
+        restarts = RestartWatch()
         with self.folder.timeline_writer() as timeline:
             while not self._drained.wait(max(0.0, self._started_s + ticks * TICK_S - time.monotonic())):
                 totals = self._totals()
                 row = facts.timeline_row(totals, time.monotonic(), time.time())
                 timeline.write(row)
+                resource = self.folder.last_resource()
+                for sentence in restarts.seen(resource) if resource else ():
+                    self.note_event("restart", sentence)
                 if self._show is not None:
-                    last = self.folder.last_resource()
-                    self._show(previous, row, last.target_rss_bytes if last else None)
+                    self._show(Tick(previous, row, resource, self._reports.values()))
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
                     self.folder.checkpoint(self._facts(None))
                 if self._engine_held and facts.all_accepted(totals, self._settings):
@@ -127,6 +166,7 @@ class Controller:
     def _release_engine(self, totals: Totals) -> None:
         self._notes.append(facts.held_note(totals, time.monotonic() - self._started_s, self.folder.resources()))
         self._stack.release_engine()
+        self.note_event("engine", "The engine was let go.")
         self._engine_held = False
 
     def _over(self) -> bool:
@@ -183,6 +223,8 @@ class Controller:
 
     def _drain(self, timeout_s: float) -> None:
         """Wait until every worker has finished, timeout_s and a little at most; a second Ctrl-C ends the wait."""
+        if not self._all_workers_finished():
+            self.note_event("drain", "The run was told to end, and drains.")
         self._begin_drain(timeout_s)
         try:
             self._wait_for_workers(timeout_s + LAST_REPORTS_WITHIN_S)
@@ -202,7 +244,7 @@ class Controller:
         totals = self._totals()
         return LoadFacts(
             name=self._settings.run_name,
-            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            command=self._command,
             started_utc=self._started_utc,
             started_monotonic_s=self._started_s,
             duration_s=(self._ended_s or time.monotonic()) - self._started_s,
@@ -219,4 +261,12 @@ class Controller:
             cut_reason=self._cut_reason,
             notes=self._notes,
             thresholds=self._settings.thresholds,
+            events=list(self._events),
         )
+
+
+def _unused(path: Path) -> Path:
+    """The path, or with a number after it: two runs may begin within a second, where the first was refused."""
+    if not path.exists():
+        return path
+    return next(other for number in count(2) if not (other := path.with_name(f"{path.name}-{number}")).exists())

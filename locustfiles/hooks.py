@@ -8,13 +8,17 @@ because Locust's --stop-timeout loses what workers finish late.
 
 from __future__ import annotations
 
+import argparse
+import shlex
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
 import gevent
 import msgspec
+from gevent.event import AsyncResult
 from locust import events
 from locust.env import Environment
 from locust.runners import MasterRunner, WorkerRunner
@@ -26,6 +30,8 @@ from locustfiles.options import add_arguments
 from locustfiles.processes import ProcessError, die_with_parent
 from locustfiles.settings import Settings, SettingsError, settings_from
 from locustfiles.terminal import Progress, print_verdict
+from locustfiles.web.live import LiveRun
+from locustfiles.web.pages import SoakPages
 from locustfiles.worker import WorkerRun, begin_run, current_run, current_run_or_none
 from reports.exit_codes import EXIT_CODES, EXIT_USAGE
 from reports.run_folder import RunFolderError
@@ -52,6 +58,8 @@ class RunHooks:
         self._runner = cast(Any, environment.runner)  # Locust does not type which kind it is
         self._is_worker = isinstance(self._runner, WorkerRunner)
         self._controller: Controller | None = None
+        self._pages: SoakPages | None = None
+        self._start: AsyncResult[str | None] = AsyncResult()
         preflight.raise_open_files_limit()
         if self._is_worker:
             _spare_worker_the_first_interrupt()
@@ -61,6 +69,8 @@ class RunHooks:
             self._check_options()
             if isinstance(self._runner, MasterRunner):
                 self._runner.register_message(REPORT, self._on_report)
+            if environment.web_ui is not None:
+                self._pages = SoakPages(environment, _refusal, self._expect_start)
         environment.events.test_start.add_listener(self._on_test_start)
         environment.events.test_stopping.add_listener(self._on_test_stopping)
         environment.events.quitting.add_listener(self._on_quitting)
@@ -71,12 +81,11 @@ class RunHooks:
     def _check_options(self) -> None:
         """Refuse what can't be done before anything starts, and say how many users it takes if nobody said it."""
         options = self._options
-        try:
-            settings = settings_from(options)
-            preflight.check(settings)
-        except _UserErrors as error:
-            print(f"locust: error: {error}", file=sys.stderr)
+        sentence = _refusal(options)
+        if sentence is not None:
+            print(f"locust: error: {sentence}", file=sys.stderr)
             sys.exit(EXIT_USAGE)
+        settings = settings_from(options)
         if options.num_users is None:
             options.num_users = settings.users
         if options.spawn_rate is None:
@@ -104,26 +113,42 @@ class RunHooks:
                     f"{len(workers)} workers are connected, more than --users {self._options.num_users}. "
                     "Raise --users, or give as many --expect-workers."
                 )
+            live = LiveRun(settings)
             self._controller = Controller(
                 settings,
                 len(workers),
                 begin_drain=self._begin_drain,
                 stop_test=self._stop_test,
-                show=Progress(settings.requests).show if self._options.headless else None,
+                show=Progress(settings.requests).show if self._options.headless else live.add,
                 run_time_s=self._options.run_time,
+                command=self._command(),
             )
         except _UserErrors as error:
             self._refuse(str(error))
             return
+        if self._pages is not None:
+            self._pages.begin(self._controller, live)
         assignment = Assignment(settings=settings, workers=workers)
         if isinstance(self._runner, MasterRunner):
             self._options.repoll_assignment = msgspec.to_builtins(assignment)
         else:
             self._begin_worker(assignment, "local")
+        self._start.set(None)
+
+    def _expect_start(self) -> AsyncResult[str | None]:
+        """What the next start comes to: None once it has begun, else a sentence that says why it has not."""
+        self._start = AsyncResult()
+        return self._start
+
+    def _command(self) -> str:
+        """The command line that repeats the run: Locust's own, and what the web UI's form says otherwise."""
+        in_form = self._pages.said_in_form if self._pages is not None else []
+        return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:], *in_form])
 
     def _refuse(self, sentence: str) -> None:
         """The run can't begin. A listener has no way to tell Locust so but to end the greenlet that starts the test."""
         print(f"locust: error: {sentence}", file=sys.stderr)
+        self._start.set(sentence)
         if self._options.headless:
             self._environment.process_exit_code = EXIT_USAGE
             self._runner.greenlet.kill(block=False)
@@ -201,6 +226,15 @@ class RunHooks:
         """Below Locust's own tables, which it prints after the test has stopped."""
         if self._options.headless and self._controller is not None and self._controller.document is not None:
             print_verdict(self._controller.document, self._controller.folder.path)
+
+
+def _refusal(options: argparse.Namespace) -> str | None:
+    """Why a run with these options can't be done; None when nothing is known against it."""
+    try:
+        preflight.check(settings_from(options))
+    except _UserErrors as error:
+        return str(error)
+    return None
 
 
 def _spare_worker_the_first_interrupt() -> None:

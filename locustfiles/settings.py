@@ -6,6 +6,7 @@ Pure, but for files of stages and of thresholds.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -110,6 +111,11 @@ def settings_from(options: argparse.Namespace) -> Settings:
         raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
         raise SettingsError(f"--body-profile should be one of {', '.join(PROFILES)}, found '{options.body_profile}'.")
+    if not re.fullmatch(r"[\w. -]+", options.run_name):
+        raise SettingsError(
+            "--run-name is part of a folder's name and should have letters, digits, spaces, '.', '_' and '-' only, "
+            f"found {options.run_name!r}."
+        )
     processes = max(1, options.processes or 1, options.expect_workers or 1)
     staged = _stages(options)
     users, outstanding = _users_and_outstanding(options, _asked_outstanding(options, staged), processes)
@@ -250,6 +256,13 @@ def _observe(spec: str, their_url: str | None) -> str:
     return f"port:{parts.port or 80}" if local else "none"
 
 
+def _words(option: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SettingsError(f"{option} should be words as a shell takes them, found {text!r}: {error}.") from error
+
+
 def _engine(options: argparse.Namespace) -> EngineSettings:
     return EngineSettings(
         port=options.engine_port,
@@ -257,7 +270,7 @@ def _engine(options: argparse.Namespace) -> EngineSettings:
         service_time=options.service_time,
         body_profile=options.body_profile,
         corpus_seed=options.corpus_seed,
-        extra_args=shlex.split(options.engine_args),
+        extra_args=_words("--engine-args", options.engine_args),
     )
 
 
@@ -267,7 +280,7 @@ def _server(options: argparse.Namespace) -> ServerSettings:
         poll_hold_s=options.poll_hold,
         retrieved_ttl_s=options.retrieved_ttl,
         completed_ttl_s=options.completed_ttl,
-        extra_args=shlex.split(options.server_args),
+        extra_args=_words("--server-args", options.server_args),
     )
 
 

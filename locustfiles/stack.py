@@ -34,7 +34,7 @@ class Stack:
                 self._start(SERVER, "server_under_test", args, "server_under_test ready")
             if settings.observe != "none":
                 self._start_observer(settings)
-        except ProcessError:
+        except BaseException:  # also that of a start which is broken off
             self.stop()
             raise
 

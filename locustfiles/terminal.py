@@ -6,8 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+from locustfiles.controller import Tick
 from reports.progress import progress_line
-from reports.schema import RunDocument, TimelineRow
+from reports.schema import RunDocument
 
 PLAIN_EVERY_S = 10.0
 
@@ -20,12 +21,13 @@ class Progress:
         self._in_terminal = sys.stderr.isatty()
         self._shown_s = float("-inf")
 
-    def show(self, previous: TimelineRow | None, row: TimelineRow, rss_bytes: int | None) -> None:
+    def show(self, tick: Tick) -> None:
         now_s = time.monotonic()
         if not self._in_terminal and now_s - self._shown_s < PLAIN_EVERY_S:
             return
         self._shown_s = now_s
-        line = progress_line(previous, row, self._requests, rss_bytes)
+        rss_bytes = tick.resource.target_rss_bytes if tick.resource else None
+        line = progress_line(tick.previous, tick.row, self._requests, rss_bytes)
         if self._in_terminal:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         else:

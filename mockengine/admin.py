@@ -10,7 +10,7 @@ import msgspec
 import orjson
 from aiohttp import web
 
-from mockengine.faults import FaultError, Plan, describe, parse_rules
+from mockengine.faults import KINDS, FaultError, Plan, describe, parse_rules
 from mockengine.scheduler import Scheduler
 from mockengine.service_time import ServiceTimeError, parse_service_time
 from mockengine.sharing import check_faults, check_service_time
@@ -40,7 +40,8 @@ class Admin:
 
     async def _show_faults(self, _: web.Request) -> web.Response:
         rules = [describe(rule) for rule in self._plan.rules]
-        return _json({"faults": rules, "injected": self._plan.injected})
+        kinds = {name: kind.effect for name, kind in KINDS.items()}
+        return _json({"faults": rules, "injected": self._plan.injected, "kinds": kinds})
 
     async def _set_faults(self, request: web.Request) -> web.Response:
         document = await _document(request)

@@ -11,7 +11,7 @@ import msgspec
 
 from reports import formats
 from reports.headline import headline
-from reports.plots import phase_name, plots
+from reports.plots import MARKED_EVENTS, phase_name, plots
 from reports.schema import ResourceRow, RunDocument, TimelineRow
 from reports.thresholds import STATES
 
@@ -37,6 +37,7 @@ def render_page(document: RunDocument, timeline: Sequence[TimelineRow], resource
         states=STATES,
         formats=formats,
         phase_name=phase_name,
+        marked_events=MARKED_EVENTS,
     )
 
 

@@ -19,6 +19,7 @@ from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
+MARKED_EVENTS = 40  # more lines than that hide the curves
 _PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE, "lateness": RED}
 
 
@@ -36,13 +37,17 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
     load, observed = Series(timeline, axis), Series(resources, axis)
     drawn: list[Plot] = []
     if len(timeline) > 1:
-        drawn += [_throughput(document, load), _outstanding(document, load, observed), _re_polls(load)]
+        drawn += [_throughput(document, load), _outstanding(document, load, observed), _re_polls(document, load)]
     if len(resources) > 1:
-        drawn += [_memory(document, timeline, observed), _cpu(document, load, observed), _delays(load, observed)]
+        drawn += [
+            _memory(document, timeline, observed),
+            _cpu(document, load, observed),
+            _delays(document, load, observed),
+        ]
     if document.latency_s:
         drawn.append(_latency(document))
     if len(resources) > 1:
-        drawn.append(_files(observed))
+        drawn.append(_files(document, observed))
     return drawn
 
 
@@ -50,6 +55,7 @@ def _throughput(document: RunDocument, load: Series) -> Plot:
     throughput = document.throughput
 
     def fill(axes: Axes) -> None:
+        _mark_events(document, load.axis, axes)
         load.rate_line(axes, "delivered", BLUE, "delivered, 10 s average")
         if throughput.engine_ceiling_per_s is not None:
             axes.axhline(
@@ -77,8 +83,18 @@ def _mark_stages(document: RunDocument, axis: TimeAxis, axes: Axes) -> None:
         axes.axvline(end_s / axis.unit_s, color=GREY, linestyle=":", linewidth=1)
 
 
+def _mark_events(document: RunDocument, axis: TimeAxis, axes: Axes) -> None:
+    """A numbered line where something happened; the page lists the events under these numbers."""
+    events = document.facts.events[:MARKED_EVENTS]
+    for number, event in enumerate(events, 1):
+        at = (event.monotonic_s - axis.started_s) / axis.unit_s
+        axes.axvline(at, color=PURPLE, linestyle="-.", linewidth=0.8)
+        axes.annotate(str(number), (at, 1), xycoords=("data", "axes fraction"), color=PURPLE, fontsize=7, ha="center")
+
+
 def _outstanding(document: RunDocument, load: Series, observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
+        _mark_events(document, load.axis, axes)
         load.line(axes, "outstanding", BLUE, "outstanding")
         observed.line(axes, "engine_waiting", ORANGE, "in the engine's queue")
         observed.line(axes, "engine_running", GREEN, "in the engine's slots")
@@ -94,8 +110,9 @@ def _outstanding(document: RunDocument, load: Series, observed: Series) -> Plot:
     )
 
 
-def _re_polls(load: Series) -> Plot:
+def _re_polls(document: RunDocument, load: Series) -> Plot:
     def fill(axes: Axes) -> None:
+        _mark_events(document, load.axis, axes)
         load.rate_line(axes, "re_polls_timeout", ORANGE, "after the client's time-out")
         load.rate_line(axes, "re_polls_try_again", BLUE, "after 408 or try_again")
         load.rate_line(axes, "re_polls_error", RED, "after an error")
@@ -114,6 +131,7 @@ def _memory(document: RunDocument, timeline: Sequence[TimelineRow], observed: Se
     idle_bytes = document.target.rss_idle_bytes
 
     def fill(axes: Axes) -> None:
+        _mark_events(document, observed.axis, axes)
         observed.line(axes, "target_rss_bytes", BLUE, "RSS", 1 / _GIGABYTE)
         if retention is not None and idle_bytes is not None:
             times = observed.axis.since_start(column(timeline, "monotonic_s"))
@@ -134,6 +152,7 @@ def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:
     cores = document.environment.get("cores")
 
     def fill(axes: Axes) -> None:
+        _mark_events(document, observed.axis, axes)
         observed.rate_line(axes, "target_cpu_s", BLUE, "target")
         observed.rate_line(axes, "engine_cpu_s", GREEN, "engine")
         load.rate_line(axes, "load_cpu_s", ORANGE, "load")
@@ -149,8 +168,9 @@ def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:
     )
 
 
-def _delays(load: Series, observed: Series) -> Plot:
+def _delays(document: RunDocument, load: Series, observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
+        _mark_events(document, observed.axis, axes)
         observed.line(axes, "canary_s", GREEN, "canary request", 1000, _LEAST_MS)
         observed.line(axes, "target_loop_lag_max_s", BLUE, "target's loop lag", 1000, _LEAST_MS)
         load.line(axes, "load_lag_max_s", ORANGE, "load's lag", 1000, _LEAST_MS)
@@ -184,8 +204,9 @@ def _latency(document: RunDocument) -> Plot:
     )
 
 
-def _files(observed: Series) -> Plot:
+def _files(document: RunDocument, observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
+        _mark_events(document, observed.axis, axes)
         observed.line(axes, "target_fds", BLUE, "open files")
         observed.line(axes, "target_outstanding", GREY, "outstanding futures at the target")
         axes.set_ylim(bottom=0)

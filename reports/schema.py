@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-# History of schema_version: 1 the first (thresholds and stages came later, and are none where they are missing).
+# History of schema_version: 1 the first (thresholds, stages, events came later, and are none where they are missing).
 SCHEMA_VERSION = 1
 
 Verdict = Literal["pass", "fail", "invalid"]
@@ -117,6 +117,15 @@ class WorkerUse(msgspec.Struct, frozen=True, kw_only=True):
     rss_peak_bytes: int
 
 
+class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened at one moment of a run, in a few words."""
+
+    monotonic_s: float
+    unix_s: float
+    kind: Literal["fault", "restart", "engine", "drain"]
+    text: str
+
+
 class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the load knows of a run, handed to ``reports`` at each checkpoint and at the end.
 
@@ -146,6 +155,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     cut_reason: str | None = None
     notes: list[str] = []
     thresholds: list[str] = []  # as they were asked for, see reports.thresholds
+    events: list[RunEvent] = []
 
 
 class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):

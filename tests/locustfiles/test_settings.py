@@ -84,6 +84,8 @@ def test_users_can_hold_what_is_outstanding_and_every_process_has_one(
         (["--poll-preset", "fast"], "one of sdk, sdk-pyqwest, plain-45s, found 'fast'"),
         (["--body-profile", "fat"], "one of seed-equivalent, lean, full, found 'fat'"),
         (["--observe", "pid:x"], "found 'pid:x'"),
+        (["--run-name", "../elsewhere"], "--run-name is part of a folder's name"),
+        (["--engine-args", "'"], "--engine-args should be words as a shell takes them"),
         (["--threshold", "faild == 0"], "No quantity is named 'faild'"),
         (["--thresholds", "/nowhere/gate.toml"], "cannot read /nowhere/gate.toml"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from reports.assessment import assess
 from reports.page import render_page
-from reports.schema import ErrorExample, LoadFacts, ResourceRow, Stage, TimelineRow
+from reports.schema import ErrorExample, LoadFacts, ResourceRow, RunEvent, Stage, TimelineRow
 from tests.reports.html_page import Page, refers_to_nothing_outside_itself
 
 Run = tuple[LoadFacts, list[TimelineRow], list[ResourceRow]]
@@ -73,6 +73,22 @@ def test_open_arrivals_show_how_late_futures_started_and_the_stages_of_their_loa
     assert "starts of futures by" in text
     assert "90 s at 100/s, 60 s to 400/s" in text
     assert "the load changes by stages" in text
+
+
+def test_what_happened_is_listed_and_marked_in_every_plot_over_time(main_job: Run) -> None:
+    facts, timeline, resources = main_job
+    assert "Events" not in render(main_job)
+    at_s = facts.started_monotonic_s + 61
+    events = [RunEvent(monotonic_s=at_s, unix_s=0.0, kind="fault", text=f"{HOSTILE} {n}") for n in range(4711, 4713)]
+    page = Page(render((msgspec.structs.replace(facts, events=events), timeline, resources)))
+    text = "".join(page.text)
+    assert "script" not in page.elements
+    assert "1 min 01 s" in text[text.index("Events") :]
+    assert f"{HOSTILE} 4712" in text
+    dashed = [
+        value for _, name, value in page.attributes if name == "style" and "#9471c9" in value and "stroke-dash" in value
+    ]
+    assert len(dashed) == 2 * 7
 
 
 def test_the_same_run_gives_the_same_page(main_job: Run) -> None:

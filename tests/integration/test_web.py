@@ -1,0 +1,280 @@
+"""The web UI, with a real Locust behind it, over HTTP and in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.integration.browser import browser
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+SECRET = "tml-canary-5f3a"
+
+Ports = Callable[[], int]
+
+# Whether nothing of a page is wider than so many pixels.
+FITS = "most => [document.documentElement, ...document.querySelectorAll('canvas')].every(it => it.scrollWidth <= most)"
+
+# What a browser sends of the form besides our options.
+FORM = {"user_count": "2", "spawn_rate": "2", "host": "", "run_time": ""}
+
+
+def small(ports: Ports, requests: int) -> list[str]:
+    return [
+        *("--requests", str(requests), "--outstanding", "60", "--max-tokens", "64", "--service-time", "fixed:100ms"),
+        *("--engine-port", str(ports()), "--server-port", str(ports()), "--slots", "30", "--run-name", "web"),
+    ]
+
+
+def two_processes(ports: Ports) -> list[str]:
+    port = str(ports())
+    return ["--processes", "2", "--master-bind-port", port, "--master-port", port]
+
+
+@contextmanager
+def web_ui(cwd: Path, ports: Ports, *args: str, locustfile: Path = ROOT / "locustfiles/soak.py") -> Iterator[str]:
+    """Locust with its web UI; the URL of its first page, which ends with a slash."""
+    port = ports()
+    base_path = dict(pairwise(args)).get("--web-base-path", "")
+    url = f"http://127.0.0.1:{port}{base_path}/"
+    command = [str(Path(sys.executable).with_name("locust")), "-f", str(locustfile)]
+    command += ["--web-host", "127.0.0.1", "--web-port", str(port), *args]
+    environment = {**os.environ, "TINKER_API_KEY": SECRET}
+    with (cwd / "locust.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=cwd, stdout=log, stderr=log, env=environment)
+    try:
+        wait_for(lambda: process.poll() is not None or answers(url))
+        assert process.poll() is None, (cwd / "locust.log").read_text()
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def answers(url: str) -> bool:
+    try:
+        return get(url)[0] == 200
+    except OSError:
+        return False
+
+
+def get(url: str, data: dict[str, str] | bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
+    """Status and body; a POST if there are data, which as a dictionary are a form's fields."""
+    body = urllib.parse.urlencode(data).encode() if isinstance(data, dict) else data
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers or {}), timeout=100) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def latest(url: str) -> dict[str, Any]:
+    """The latest run as the live page has it."""
+    run: dict[str, Any] = json.loads(get(f"{url}soak/data")[1])["runs"][-1]
+    return run
+
+
+def start(url: str, **fields: str) -> dict[str, Any]:
+    status, body = get(f"{url}swarm", FORM | fields)
+    assert status == 200, body
+    answer: dict[str, Any] = json.loads(body)
+    return answer
+
+
+def ended(url: str) -> bool:
+    """Whether the latest run has a verdict and another may begin."""
+    state = json.loads(get(f"{url}stats/requests")[1])["state"]
+    return latest(url)["state"] in ("pass", "fail", "invalid") and state in ("ready", "stopped")
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_each_start_has_a_run_folder_and_reset_leaves_the_ledger_alone(
+    tmp_path: Path, free_port: Ports, distributed: bool
+) -> None:
+    more = two_processes(free_port) if distributed else []
+    with web_ui(tmp_path, free_port, *small(free_port, 400), *more) as url:
+        if distributed:
+            wait_for(lambda: json.loads(get(f"{url}worker-count")[1])["worker_count"] == 2)
+        for requests in ("400", "301"):
+            answer = start(url, requests=requests, outstanding="40")
+            assert answer["success"], answer
+            assert get(f"{url}stats/reset", b"") == (200, "ok")
+            wait_for(lambda: ended(url), 60)
+        runs = json.loads(get(f"{url}soak/data")[1])["runs"]
+        assert len({run["name"] for run in runs}) == 2
+        assert "report.html" in runs[1]["files"]
+        documents = [json.loads((tmp_path / "runs" / run["name"] / "run.json").read_text()) for run in runs]
+        futures = [document["futures"] for document in documents]
+        assert [one["submitted"] for one in futures] == [one["verified"] for one in futures] == [400, 301]
+        assert [document["facts"]["ended"] for document in documents] == ["complete", "complete"]
+        assert [document["workload"]["outstanding"] for document in documents] == [40, 40]
+        assert "--requests 301" in documents[1]["run"]["command"]
+        # The tab's totals are those of the run, from both workers.
+        rows = json.loads(get(f"{url}stats/requests")[1])["extended_stats"][0]["data"]
+        assert {row["figure"]: row["value"] for row in rows}["delivered"] == "301 of 301"
+
+        pages = get(url)[1] + get(f"{url}soak/live")[1] + get(f"{url}soak/data")[1]
+        written = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+        assert SECRET not in pages
+        assert not any(SECRET.encode() in content for content in written)
+        for name in ("../locust.log", "%2e%2e/locust.log", "logs/../run.json", "nothing"):
+            assert get(f"{url}soak/runs/1/{name}")[0] == 404
+        assert get(f"{url}soak/runs/3/run.json")[0] == get(f"{url}soak/runs/x/run.json")[0] == 404
+
+
+def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port: Ports) -> None:
+    with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url:
+        for fields, words in (
+            ({"outstanding": "many"}, "--outstanding should be a whole number, found 'many'."),
+            ({"requests": ""}, "--requests should be a whole number, found ''."),
+            ({"drain": "soon"}, "found 'soon'"),
+            ({"protocol": "grpc"}, "--protocol should be one of"),
+            ({"outstanding": "999999"}, "--outstanding 999999 is more than 2 users"),
+            ({"user_count": "0"}, "Number of users should be a whole number of at least 1, found '0'."),
+            ({"user_count": "9" * 5000}, "Number of users should be a whole number"),
+            ({"run_name": "../../elsewhere"}, "--run-name is part of a folder's name"),
+            ({"spawn_rate": "fast"}, "spawn_rate"),
+            ({"run_time": "long"}, "run_time"),
+            ({"engine_args": "'"}, "--engine-args should be words as a shell takes them"),
+            ({"engine_args": "--nonsense"}, "The mock engine did not start"),
+            ({"engine_args": "--nonsense"}, "The mock engine did not start"),  # within the same second
+            ({"host": "http://127.0.0.1:1"}, "No server can be reached at http://127.0.0.1:1"),
+            ({"host": "nonsense"}, "--host should look like http://HOST:PORT, found 'nonsense'."),
+        ):
+            answer = start(url, **fields)
+            assert answer["success"] is False, fields
+            assert words in answer["message"]
+        assert get(f"{url}soak/faults")[0] == 409  # no engine yet
+        for path in ("swarm", "soak/faults"):  # Locust lets pages of other sites in
+            assert get(url + path, FORM, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 403
+        assert get(f"{url}soak/data", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"})[0] == 403
+        defaults = {"engine_args": "", "drain": "1s", "outstanding": "60", "requests": "200000", "protocol": "tinker"}
+        assert start(url, **defaults)["success"] is True
+        assert "A run is under way" in start(url, user_count="3")["message"]
+        for body, words in ((b"nonsense", "list of faults"), (b'[{"kind": "nonsense"}]', "no fault of the kind")):
+            status, text = get(f"{url}soak/faults", body)
+            assert (status, words in text) == (400, True), text
+        assert get(f"{url}stop", b"")[0] == 200
+        assert latest(url)["state"] == "invalid"
+        document = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
+        counts = document["futures"]
+        assert counts["submitted"] == counts["verified"]  # it drained
+        assert counts["abandoned"] == 0
+
+
+LOGIN = """
+from flask_login import UserMixin
+from locust import events
+from locustfiles.soak import SdkUser
+
+@events.init.add_listener
+def login(environment, **_):
+    if environment.web_ui:
+        environment.web_ui.app.secret_key = "x"
+        environment.web_ui.login_manager.user_loader(lambda name: None)
+"""
+
+
+def test_nobody_gets_past_the_login(tmp_path: Path, free_port: Ports) -> None:
+    locustfile = tmp_path / "with_login.py"
+    locustfile.write_text(LOGIN)
+    args = [*small(free_port, 400), "--web-login", "--web-base-path", "/lab"]
+    with web_ui(tmp_path, free_port, *args, locustfile=locustfile) as url:
+        for path in ("", "soak/live", "soak/data", "soak/faults", "soak/runs/1/run.json", "stats/requests"):
+            with urllib.request.urlopen(url + path) as response:
+                assert urllib.parse.urlsplit(response.url).path == "/lab/login", path
+        with urllib.request.urlopen(f"{url}swarm", urllib.parse.urlencode(FORM).encode()) as response:
+            assert urllib.parse.urlsplit(response.url).path == "/lab/login"
+        assert not (tmp_path / "runs").exists()
+
+
+def figure(page: Page, name: str) -> int:
+    """The number at the beginning of one of the Soak tab's figures."""
+    row = page.locator("tr", has=page.get_by_role("cell", name=name, exact=True))
+    return int(row.locator("td").nth(1).inner_text().split()[0].replace(",", ""))
+
+
+def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
+    """Started from the form, watched, disturbed, stopped; the report opened and the files downloaded."""
+    args = [*small(free_port, 200_000), *two_processes(free_port), "--web-base-path", "/lab"]
+    with browser() as chromium, web_ui(tmp_path, free_port, *args) as url:
+        errors: list[str] = []
+        elsewhere: list[str] = []
+
+        expect.set_options(timeout=30_000)
+
+        def opened(address: str) -> Page:
+            page = chromium.new_page(viewport={"width": 1280, "height": 900})
+            page.set_default_timeout(60_000)
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.on("request", lambda request: request.url.startswith(url) or elsewhere.append(request.url))
+            page.goto(address)
+            return page
+
+        page = opened(url)
+        expect(page.get_by_role("button", name="Start")).to_be_enabled()
+        page.get_by_text("Custom parameters").click()
+        names = page.locator(".MuiAccordionDetails-root [name]").evaluate_all("them => them.map(it => it.name)")
+        assert names.index("requests") < names.index("enginePort") < names.index("serverPort")
+        page.locator("input[name=outstanding]").fill("many")
+        page.get_by_role("button", name="Start").click()
+        expect(page.get_by_role("alert").first).to_have_text("--outstanding should be a whole number, found 'many'.")
+        page.locator("input[name=outstanding]").fill("50")
+        page.get_by_role("button", name="Start").click()
+
+        page.get_by_role("tab", name="Soak").click()
+        expect(page.get_by_role("cell", name="50 at most")).to_be_visible()
+        wait_for(lambda: figure(page, "delivered") > 0)
+        before = figure(page, "delivered")
+        wait_for(lambda: figure(page, "delivered") > before)
+
+        live = opened(page.locator("#soak-live").evaluate("link => link.href"))
+        expect(live.locator("#charts canvas")).to_have_count(8)
+        live.wait_for_function("() => series.t_s.length > 5")
+        live.reload()
+        live.wait_for_function("() => series.t_s && series.t_s.length > 5 && series.t_s[0] === 0")
+        live.locator("#fault-kind").select_option("http_500")
+        live.locator("#fault-probability").fill("0.5")
+        live.locator("#fault-more").fill("every=never")
+        live.get_by_role("button", name="Switch on").click()
+        expect(live.locator("#fault-error")).to_contain_text("every should be a number")
+        live.locator("#fault-more").fill("every=2 after=0s")
+        live.get_by_role("button", name="Switch on").click()
+        expect(live.locator("#event-list")).to_contain_text("http_500 (probability 0.5, every 2")
+        live.wait_for_function("() => series.failed.at(-1) > 0")
+        live.get_by_role("button", name="Switch off http_500").click()
+        expect(live.locator("#event-list")).to_contain_text("switched off")
+        for width in (1280, 400):
+            live.set_viewport_size({"width": width, "height": 900})
+            live.wait_for_function(FITS, arg=width)
+
+        page.get_by_role("button", name="Stop").click()
+        expect(live.locator("#state")).to_have_text("invalid", timeout=60_000)
+        page.get_by_role("tab", name="Download Data").click()
+        with page.expect_download() as download:
+            page.get_by_text("Download the soak's run.json").click()
+        run = json.loads(Path(download.value.path()).read_text())
+        counts = run["futures"]
+        assert counts["failed"] > 0
+        assert counts["submitted"] == counts["delivered"] + counts["failed"]
+        assert [event["kind"] for event in run["facts"]["events"]] == ["fault", "fault", "drain"]
+        page.get_by_text("Open the soak's report").click()
+        expect(page.get_by_role("heading", name="Events")).to_be_visible()
+        expect(page.get_by_text("http_500 (probability 0.5")).to_be_visible()
+        assert not errors
+        assert not elsewhere
