@@ -127,7 +127,8 @@ def asample_body(sampling_session_id: str, seq_id: int, lengths: JobLengths, see
         b'{"sampling_session_id":%b,"seq_id":%d,"num_samples":1,'
         b'"prompt":{"chunks":[{"type":"encoded_text","tokens":%b}]},'
         b'"sampling_params":{"max_tokens":%d,"seed":%d,"temperature":1.0,"top_k":-1,"top_p":1.0},'
-        b'"prompt_logprobs":false,"topk_prompt_logprobs":0,"topk_sample_logprobs":0,"type":"sample"}'
+        b'"prompt_logprobs":false,"topk_prompt_logprobs":0,"topk_sample_logprobs":0,'
+        b'"prompt_alt_tokens_k":0,"record_stability_info":false,"type":"sample"}'
     ) % (
         msgspec.json.encode(sampling_session_id),
         seq_id,
