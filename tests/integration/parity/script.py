@@ -15,7 +15,7 @@ from server_under_test.proto import SampledSequence, SampleResponse
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
 MAX_TOKENS = 4  # of every sample
 
-# What becomes of the connection: the answer is whole; cut off in its body; the connection is reset instead; nothing comes.
+# The answer is whole, or cut off in its body; the connection is reset instead; nothing comes at all.
 Ending = Literal["whole", "truncated", "reset", "silent"]
 
 
@@ -40,6 +40,8 @@ class Script:
     starts_s: when each sample is asked for, since the first one.
     preset: the client that the load is told to be; the SDK gets its transport.
     client_config: what client/config answers.
+    accept_in_s, result_in_s: how long the server takes over each submit that it accepts, and over each result.
+    speed: rows with long delays play faster, and can then not tell short ones apart.
     rule: which of the SDK's rules the row is for.
     """
 
@@ -51,7 +53,8 @@ class Script:
     prompt_tokens: int = 3
     preset: Literal["sdk", "sdk-pyqwest"] = "sdk"
     client_config: dict[str, Any] = field(default_factory=dict)
-    then_accept_in_s: float = 0.0
+    accept_in_s: float = 0.0
+    result_in_s: float = 0.0
     speed: float = 5.0
 
 
@@ -75,9 +78,12 @@ def says(label: str, **body: Any) -> Answer:
     return Answer(label, body=msgspec.json.encode(body))
 
 
+RESULT = Answer("result", body=result(), content_type=PROTOBUF)
 RESET = Answer("reset", ending="reset")
 SILENT = Answer("silent", ending="silent")
 TRUNCATED = Answer("truncated", body=result(), content_type=PROTOBUF, ending="truncated")
+EMPTY_400 = Answer("400 without a body", 400)
+NOT_PROTOBUF = Answer("protobuf that is none", body=b"\xff" * 9, content_type=PROTOBUF)
 HTML = Answer("HTML with 200", body=b"<html><body>It works!</body></html>", content_type="text/html")
 TRY_AGAIN = says("try_again", type="try_again", request_id="future-0", queue_state="paused_capacity")
 METADATA = says("complete_metadata", status="complete_metadata", response_payload_size=1000)

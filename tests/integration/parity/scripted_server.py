@@ -62,15 +62,17 @@ class ScriptedServer:
                 return await self._answer(request, "submit", answers[number])
             self._accepted += 1
             body = accepted(self._accepted - 1)
-            return await self._answer(request, "submit", Answer("", body=body, hold_s=self._script.then_accept_in_s))
+            return await self._answer(request, "submit", Answer("", body=body, hold_s=self._script.accept_in_s))
         finally:
             self._in_flight -= 1
 
     async def _poll(self, request: web.Request) -> web.StreamResponse:
         answers, number = self._script.polls, self._polls
         self._polls += 1
-        answer = answers[number] if number < len(answers) else Answer("", body=result(), content_type=PROTOBUF)
-        return await self._answer(request, "poll", answer)
+        if number < len(answers):
+            return await self._answer(request, "poll", answers[number])
+        hold_s = self._script.result_in_s
+        return await self._answer(request, "poll", Answer("", body=result(), content_type=PROTOBUF, hold_s=hold_s))
 
     async def _answer(self, request: web.Request, endpoint: str, answer: Answer) -> web.StreamResponse:
         arrived_s = time.monotonic()
