@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.parity.record import record_both
+from tests.integration.parity.page import PAGE, row_names
+from tests.integration.parity.record import Pair, record
 from tests.integration.parity.rows import ROWS
 from tests.integration.parity.script import Script
-from tests.integration.parity.trace import Trace, difference
+from tests.integration.parity.trace import difference
 
 
 @pytest.fixture(scope="module")
-def traces() -> tuple[dict[str, Trace], dict[str, Trace]]:
-    return record_both(ROWS)
+def traces() -> dict[str, Pair]:
+    return record(ROWS)
 
 
+@pytest.mark.timeout(300)  # the first one waits until all rows have been played, in some 40 s
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_load_does_as_the_sdk(traces: tuple[dict[str, Trace], dict[str, Trace]], row: Script) -> None:
-    sdk, load = traces
-    assert difference(sdk[row.name], load[row.name], row.speed) is None
+def test_the_load_does_as_the_sdk(traces: dict[str, Pair], row: Script) -> None:
+    assert difference(row, *traces[row.name]) is None
+
+
+def test_the_page_has_a_line_for_each_row() -> None:
+    assert row_names(PAGE.read_text(encoding="utf-8")) == [row.name for row in ROWS]

@@ -23,7 +23,13 @@ from tests.integration.parity.script import (
 NO_JSON_408 = replace(status(408, b"later"), label="408 without JSON", content_type="text/plain")
 FAILED = says("error", error="It broke.", category="server")
 BILLING_S = {"billing_exception_max_pause_duration_sec": 12}
-MANY = (0.0, *[3.0] * 40)  # one sample, and 40 more while its 429 is remembered
+LARGE_RESULT = says("30 MB", status="complete_metadata", response_payload_size=30_000_000)
+
+
+def _after(start_s: float, count: int = 25) -> tuple[float, ...]:
+    """One sample at first, and ``count`` more later."""
+    return (0.0, *[start_s] * count)
+
 
 POLLS = (
     Script("result", "the first poll brings it"),
@@ -60,6 +66,12 @@ POLLS = (
     Script("402 until the pause's end", "final", polls=(status(402),) * 9, client_config=BILLING_S),
     Script("402 between resets", "leaves the back-off as it is", polls=(RESET, status(402), RESET, RESET)),
     *[Script(str(code), "final", polls=(status(code),)) for code in (401, 403, 404, 409, 422)],
+    Script(
+        "410 without retries",
+        "final, as the server says",
+        polls=(status(410),),
+        client_config={"sample_no_retries": True},
+    ),
     Script("410", "the sample is submitted anew", polls=(status(410),) * 6, speed=10),
     Script("reset", "back off", polls=(RESET,) * 4),
     Script("reset seven times", "30 s at most", polls=(RESET,) * 7, speed=10),
@@ -76,7 +88,7 @@ POLLS = (
 )
 
 SUBMITS = (
-    Script("submit 429", "1 s", submits=(status(429),) * 3),
+    Script("submit 429", "1 s", submits=(status(429),) * 6),
     Script("submit 429, large", "5 s", submits=(status(429),) * 2, prompt_tokens=13_500),
     Script("submit 429, just not large", "1 s", submits=(status(429),) * 2, prompt_tokens=13_000),
     Script("submit 429 with Retry-After", "1 s", submits=(status(429, Retry_After="9"),) * 2),
@@ -88,8 +100,14 @@ SUBMITS = (
     Script("submit truncated", "back off", submits=(TRUNCATED,) * 2),
     Script("submit silent", "60 s, then back off", submits=(SILENT,) * 2, speed=20),
     Script("submit 503 for five minutes", "then anew", submits=(status(503),) * 17, speed=20),
-    Script("submit 402", "as 429", submits=(status(402),) * 3),
-    Script("submit 402 until the pause's end", "final", submits=(status(402),) * 20, client_config=BILLING_S),
+    Script("submit 402", "as 429", submits=(status(402),) * 6),
+    Script(
+        "submit 402, large, until the pause's end",
+        "final",
+        submits=(status(402),) * 5,
+        prompt_tokens=13_500,
+        client_config=BILLING_S,
+    ),
     Script("submit 400 without a body", "counts as a failed connection", submits=(EMPTY_400,) * 3),
     *[Script(f"submit {code}", "final", submits=(status(code),)) for code in (400, 401, 403, 404, 410, 422)],
     Script("submit HTML with 200", "final", submits=(HTML,)),
@@ -111,21 +129,38 @@ SUBMITS = (
 )
 
 SIDE_BY_SIDE = (
-    Script("40 after a 429", "ten at once for ten seconds", submits=(status(429),), starts_s=MANY, accept_in_s=2.0),
-    Script("40 without one", "all at once", starts_s=MANY, accept_in_s=2.0),
+    Script("25 side by side", "all submits at once", starts_s=(0.0, *[5.0] * 24), accept_in_s=4.0),
     Script(
-        "20 large ones",
-        "10 MiB of requests at once",
-        starts_s=(0.0, *[1.0] * 20),
-        prompt_tokens=150_000,
-        accept_in_s=3.0,
+        "25 after a 429", "ten at once for ten seconds", submits=(status(429),), starts_s=_after(7), accept_in_s=4.0
+    ),
+    Script("25 long after a 429", "all at once again", submits=(status(429),), starts_s=_after(15), accept_in_s=4.0),
+    Script("12 large ones", "10 MiB at once", starts_s=_after(1, 12), prompt_tokens=150_000, accept_in_s=10.0, speed=4),
+    Script(
+        "12 large ones, 1 MB at once",
+        "as the server says",
+        starts_s=_after(1, 12),
+        prompt_tokens=30_000,
+        accept_in_s=4.0,
+        speed=4,
+        client_config={"sample_dispatch_bytes_semaphore_size": 1_000_000},
     ),
     Script(
-        "results that fill the budget",
-        "50 MiB of results at once",
-        polls=(says("40 MB", status="complete_metadata", response_payload_size=40_000_000),) * 4,
-        starts_s=(0.0, 0.1, 0.1, 0.1),
+        "9 after a 429, 1 MB at once",
+        "each counts as twenty",
+        submits=(status(429),),
+        starts_s=_after(7, 9),
+        prompt_tokens=5_000,
+        accept_in_s=4.0,
+        client_config={"sample_dispatch_bytes_semaphore_size": 1_000_000},
+    ),
+    Script("6 large results", "50 MiB at once", peeks=LARGE_RESULT, starts_s=_after(0.1, 6), result_in_s=4.0),
+    Script(
+        "6 large results, 1 MB at once",
+        "as the server says",
+        peeks=LARGE_RESULT,
+        starts_s=_after(0.1, 6),
         result_in_s=4.0,
+        client_config={"inflight_response_bytes_semaphore_size": 1_000_000},
     ),
 )
 
@@ -141,4 +176,11 @@ TRANSPORT = tuple(
     )
 )
 
-ROWS = (*POLLS, *SUBMITS, *SIDE_BY_SIDE, *TRANSPORT)
+# By the headings of the page.
+GROUPS = {
+    "What a poll can come to": POLLS,
+    "What a submit can come to": SUBMITS,
+    "Samples side by side": SIDE_BY_SIDE,
+    "The SDK's default transport": TRANSPORT,
+}
+ROWS = tuple(row for rows in GROUPS.values() for row in rows)

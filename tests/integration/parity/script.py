@@ -37,6 +37,7 @@ class Script:
     """One row. What follows the answers listed are ``accepted`` and ``result``.
 
     submits, polls: the answers to asample and to retrieve_future, in order.
+    peeks: what answers every other poll that allows metadata only.
     starts_s: when each sample is asked for, since the first one.
     preset: the client that the load is told to be; the SDK gets its transport.
     client_config: what client/config answers.
@@ -49,6 +50,7 @@ class Script:
     rule: str
     submits: tuple[Answer, ...] = ()
     polls: tuple[Answer, ...] = ()
+    peeks: Answer | None = None
     starts_s: tuple[float, ...] = (0.0,)
     prompt_tokens: int = 3
     preset: Literal["sdk", "sdk-pyqwest"] = "sdk"

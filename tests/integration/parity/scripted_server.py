@@ -71,6 +71,8 @@ class ScriptedServer:
         self._polls += 1
         if number < len(answers):
             return await self._answer(request, "poll", answers[number])
+        if self._script.peeks is not None and (await request.json())["allow_metadata_only"]:
+            return await self._answer(request, "poll", self._script.peeks)
         hold_s = self._script.result_in_s
         return await self._answer(request, "poll", Answer("", body=result(), content_type=PROTOBUF, hold_s=hold_s))
 
