@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,8 +30,8 @@ that all took.
 
 How exact it is: both clients' clocks run 4 to 20 times as fast, their own code and constants as they are, and their
 draws of chance give the middle of the range. Two delays agree when they differ by less than {noise_ms} ms of real time
-or by less than {noise_percent} %, and so must a row's length. A row in which they don't is played up to twice again, for
-the machine may have been busy.
+or by less than {noise_percent} %, and so must a row's length. A row in which they don't is played up to twice again,
+for the machine may have been busy.
 
 ## What is left different
 
@@ -41,8 +42,8 @@ the machine may have been busy.
 - The number outstanding is what the run asks for, whatever `sample_max_concurrent_requests` in `client/config` says.
 - 400 with a body but without `Content-Length` counts as a failed connection in the SDK only.
 - When no sample has succeeded for two hours the SDK gives all of them up, the load each when it would submit it anew.
-- Polls of a session (`--protocol tinker-sessions`) are not among these rows. Their time-outs are those of the SDK's plain
-  transport with every preset.
+- Polls of a session (`--protocol tinker-sessions`) are not among these rows. Their time-outs are those of the SDK's
+  plain transport with every preset.
 """
 
 
@@ -78,7 +79,7 @@ def _script(row: Script) -> str:
     for name, held_s in (("submits", row.accept_in_s), ("results", row.result_in_s)):
         if held_s:
             parts.append(f"{name} take {held_s:g} s")
-    parts += [f"`{name}`: {value:,}" for name, value in row.client_config.items()]
+    parts += [f"`{name}`: {json.dumps(value)}" for name, value in row.client_config.items()]
     return "; ".join(parts)
 
 

@@ -76,7 +76,7 @@ POLLS = (
     Script("reset", "back off", polls=(RESET,) * 4),
     Script("reset seven times", "30 s at most", polls=(RESET,) * 7, speed=10),
     Script("truncated", "back off", polls=(TRUNCATED,) * 3),
-    Script("silent", "45 s, then back off", polls=(SILENT,) * 3, speed=20),
+    Script("silent", "45 s, then back off", polls=(SILENT,) * 3, speed=10),
     Script("silent six times", "up to 30 s of back-off", polls=(SILENT,) * 6, speed=20),
     Script(
         "reset, 503, reset",
@@ -98,7 +98,7 @@ SUBMITS = (
     Script("submit 503, 429, 503", "429 starts it anew", submits=(status(503), status(503), status(429), status(503))),
     Script("submit reset", "back off", submits=(RESET,) * 3),
     Script("submit truncated", "back off", submits=(TRUNCATED,) * 2),
-    Script("submit silent", "60 s, then back off", submits=(SILENT,) * 2, speed=20),
+    Script("submit silent", "60 s, then back off", submits=(SILENT,) * 2, speed=10),
     Script("submit 503 for five minutes", "then anew", submits=(status(503),) * 17, speed=20),
     Script("submit 402", "as 429", submits=(status(402),) * 6),
     Script(
@@ -167,8 +167,8 @@ SIDE_BY_SIDE = (
 TRANSPORT = tuple(
     replace(row, name=f"{row.name} (pyqwest)", preset="sdk-pyqwest")
     for row in (
-        Script("silent", "90 s, then back off", polls=(SILENT,) * 2, speed=20),
-        Script("submit silent", "120 s, then back off", submits=(SILENT,), speed=20),
+        Script("silent", "90 s, then back off", polls=(SILENT,), speed=10),
+        Script("submit silent", "120 s, then back off", submits=(SILENT,), speed=10),
         Script("reset", "back off", polls=(RESET,) * 3),
         Script("truncated", "back off", polls=(TRUNCATED,) * 2),
         Script("503", "poll again at once", polls=(status(503),) * 3),
