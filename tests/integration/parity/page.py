@@ -30,8 +30,8 @@ that all took.
 
 How exact it is: both clients' clocks run 4 to 20 times as fast, their own code and constants as they are, and their
 draws of chance give the middle of the range. Two delays agree when they differ by less than {noise_ms} ms of real time
-or by less than {noise_percent} %, and so must a row's length. A row in which they don't is played up to twice again,
-for the machine may have been busy.
+or by less than {noise_percent} %, and a row's lengths by less than twice as much. A row in which they don't is played
+up to twice again, slower, for the machine may have been busy.
 
 ## What is left different
 

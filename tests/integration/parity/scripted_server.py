@@ -10,10 +10,13 @@ import time
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from tests.integration.parity.script import JSON, PROTOBUF, Answer, Script, accepted, result
 from tests.integration.parity.trace import Request, Trace
 
+# Both players have this one. Who comes without it has mistaken the port.
+API_KEY = "tml-parity"
 # Further ones of the SDK name itself, its machine and, by chance, each request.
 HEADERS = ("accept", "content-type")
 API_HEADERS = "x-tinker-"
@@ -32,7 +35,7 @@ class ScriptedServer:
         self._accepted = 0
         self._in_flight = self._peak = 0
         self._closing = asyncio.Event()
-        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[_refuse_strangers])
         app.router.add_post("/api/v1/asample", self._submit)
         app.router.add_post("/api/v1/retrieve_future", self._poll)
         app.router.add_route("*", "/api/v1/{call:.*}", self._other)
@@ -126,6 +129,11 @@ class ScriptedServer:
             "telemetry": {"status": "accepted"},
         }
         return web.Response(body=json.dumps(answers.get(request.match_info["call"], {})), content_type=JSON)
+
+
+@web.middleware
+async def _refuse_strangers(request: web.Request, handler: Handler) -> web.StreamResponse:
+    return await handler(request) if request.headers.get("X-API-Key") == API_KEY else web.Response(status=401)
 
 
 def _fields(request: web.Request, body: dict[str, Any]) -> dict[str, Any]:

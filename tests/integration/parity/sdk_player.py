@@ -34,7 +34,7 @@ def play(jobs: list[dict[str, Any]], speed: float) -> dict[str, list[str]]:
 
 
 def _client(url: str) -> Any:
-    return tinker.ServiceClient(base_url=url, api_key="tml-test").create_sampling_client(base_model="mock")
+    return tinker.ServiceClient(base_url=url).create_sampling_client(base_model="mock")
 
 
 def _end(future: Any) -> str:
