@@ -24,7 +24,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) $(OUTSTANDING:%=--o
 SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
 SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
 
-.PHONY: soak outstanding soak-faults soak-frozen web test fuzz sdks bench bench-engine bench-fanout bench-served check format lock proto clean
+.PHONY: soak outstanding soak-faults soak-frozen web test fuzz parity sdks bench bench-engine bench-fanout bench-served check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -79,6 +79,10 @@ bench: $(VENV)/runtime
 FUZZ_ARGS ?=
 fuzz: $(VENV)/dev
 	@$(BIN)/python -m tests.integration.fuzz_server $(FUZZ_ARGS)
+
+# The real SDK and our load, answer by answer: docs/parity.md.
+parity: $(VENV)/dev
+	@$(BIN)/python -m tests.integration.parity
 
 sdks: $(VENV)/dev $(SDKS:%=%/made)
 	@$(BIN)/python -m tests.integration.sdk_generations $(SDKS)

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 
 from gevent.event import Event
 
-# The SDK's default for results on their way (tinker, types/client_config_response.py).
-RESPONSE_BYTES = 50 * 1024 * 1024
-
 
 class ByteBudget:
     """Whoever comes while anything is left may take what it needs, even more than is left; the next one waits.

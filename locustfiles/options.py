@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import Any
 
 from locustfiles.arrivals import CLOSED
 from locustfiles.durations import parse_duration
-from locustfiles.polling import PRESETS
+from locustfiles.preset import CONSTANTS, PRESET_NAMES
 from locustfiles.settings import PROTOCOLS
 from mockengine.corpus import PROFILES
 
@@ -70,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         load,
         "--poll-preset",
         default="sdk",
-        metavar="|".join(PRESETS),
-        help="which client's polling to imitate",
+        metavar="|".join(PRESET_NAMES),
+        help="which client's polling and submitting to imitate; custom: the SDK's, but for what --client-... say",
     )
     _add(load, "--seed", type=int, default=0, help="the same seed asks for the same results")
     _add(load, "--model", default="mock", help="base model that the sampling sessions ask for")
@@ -117,6 +118,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         in_web_ui=False,
         help="a TOML file with thresholds = [...]; default: [tool.repoll] of ./pyproject.toml",
     )
+    client = parser.add_argument_group("repoll: client (with --poll-preset custom)")
+    for constant in CONSTANTS:
+        _add_constant(client, constant)
     engine = parser.add_argument_group("repoll: mock engine (not with --host)")
     _add(engine, "--engine-port", type=int, default=8000, help="port of the mock engine")
     _add(engine, "--slots", type=int, default=2048, help="requests that the engine serves at once")
@@ -175,6 +179,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="'ARGS'",
         help="further options of python -m server_under_test",
     )
+
+
+def _add_constant(group: Any, constant: dataclasses.Field[Any]) -> None:
+    """An option of the type and the unit that the constant's name says."""
+    name = f"--client-{constant.name.removesuffix('_s').replace('_', '-')}"
+    default = constant.default
+    kind, metavar = (parse_duration, "TIME") if constant.name.endswith("_s") else (type(default), "N")
+    shown = f"{default:g}s" if metavar == "TIME" else str(default)
+    if isinstance(default, bool):
+        kind, metavar, shown = parse_yes_no, "yes|no", "yes" if default else "no"
+    about = f"{constant.metadata['about']}; default: {shown}"
+    _add(group, name, type=kind, default=None, metavar=metavar, in_web_ui=False, help=about)
+
+
+def parse_yes_no(text: str) -> bool:
+    """Raises argparse.ArgumentTypeError."""
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"expected yes or no, found '{text}'")
+    return text == "yes"
 
 
 def _add(group: Any, *args: str, in_web_ui: bool = True, **kwargs: Any) -> None:

@@ -1,8 +1,7 @@
 """The polling rules of an SDK client as a pure state machine: what was seen in, what to do next out.
 
-No I/O and no clock. The rules are those of the public ``tinker`` SDK (0.25 to 0.38), read in its source
-(``lib/api_future_impl.py``) and measured against a silent server; the presets differ only in how long a poll may
-take and in whether a poll that took too long is followed by a pause.
+No I/O and no clock. The rules are those of the public ``tinker`` SDK (0.25 to 0.38, ``lib/api_future_impl.py``), and
+docs/parity.md has both clients' traces of each; a preset has the numbers.
 """
 
 from __future__ import annotations
@@ -12,37 +11,14 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from locustfiles.preset import SDK, Preset
+
 Cause = Literal["timeout", "try_again", "error"]
 FailedEnd = Literal["failed", "lost"]
 
-BACKOFF_MAX_S = 30.0  # the SDK sleeps min(2**n, 30) s after n consecutive connection errors or 429s
-BAD_REQUESTS_ALLOWED = 3  # an upstream proxy may answer 400 spuriously; the SDK polls again three times in a row
-BILLING_PAUSE_S = 5.0  # sleep after a 402
-
-
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """How one kind of client polls.
-
-    poll_timeout_s: how long the client waits for the answer of one poll.
-    pause_after_timeout: whether a timed-out poll counts as a connection error, which is followed by a back-off.
-    """
-
-    name: str
-    poll_timeout_s: float
-    pause_after_timeout: bool
-
-
-PRESETS = {
-    preset.name: preset
-    for preset in (
-        Preset("sdk", poll_timeout_s=45.0, pause_after_timeout=True),
-        # The SDK's default transport adds its read and its write budget: 45 s become 90 s.
-        Preset("sdk-pyqwest", poll_timeout_s=90.0, pause_after_timeout=True),
-        # What load-test harnesses without the SDK do: poll again at once.
-        Preset("plain-45s", poll_timeout_s=45.0, pause_after_timeout=False),
-    )
-}
+# Of polls of a session, which has no preset of its own.
+BAD_REQUESTS_ALLOWED = SDK.bad_requests_allowed
+BILLING_PAUSE_S = SDK.billing_pause_s
 
 
 class Kind(enum.Enum):
@@ -53,17 +29,23 @@ class Kind(enum.Enum):
     METADATA = enum.auto()  # 200 with status complete_metadata: the result must be fetched by another poll
     FAILURE = enum.auto()  # 200 with an error: the future has failed
     NOT_A_RESULT = enum.auto()  # 200 with anything else
-    STATUS = enum.auto()  # any other HTTP status
+    STATUS = enum.auto()  # an HTTP status other than 2xx
+    REJECTED = enum.auto()  # 400 without a body, as a proxy answers: no better than a failed connection
     TIMED_OUT = enum.auto()  # the client's own time-out
     DISCONNECTED = enum.auto()  # refused, reset, closed, or not HTTP
 
 
 class Seen(NamedTuple):
-    """One poll's outcome. status is the HTTP status (0 without an answer); detail is text for a person."""
+    """One poll's outcome. status is the HTTP status (0 without an answer); detail is text for a person.
+
+    is_json: whether the body was JSON, where it matters; payload_bytes: the result's size, if METADATA says it.
+    """
 
     kind: Kind
     status: int = 0
     detail: str = ""
+    is_json: bool = False
+    payload_bytes: int = 0
 
 
 class PollState(NamedTuple):
@@ -117,8 +99,8 @@ def failure_class(message: str) -> str:
     return f"future failed: {name[:_LONGEST_CLASS]}" if name else "future failed"
 
 
-def next_step(preset: Preset, state: PollState, seen: Seen) -> Step:
-    """What the client does after a poll that came to ``seen``."""
+def next_step(preset: Preset, state: PollState, seen: Seen, billing_pauses: bool = True) -> Step:
+    """What the client does after a poll that came to ``seen``; billing_pauses: whether it bears with a 402."""
     match seen.kind:
         case Kind.RESULT:
             return Deliver()
@@ -135,26 +117,27 @@ def next_step(preset: Preset, state: PollState, seen: Seen) -> Step:
         case Kind.TIMED_OUT if not preset.pause_after_timeout:
             return PollAgain(state, 0.0, "timeout")
         case Kind.TIMED_OUT:
-            return _back_off(state, "timeout")
-        case Kind.DISCONNECTED:
-            return _back_off(state, "error")
+            return _back_off(preset, state, "timeout")
+        case Kind.DISCONNECTED | Kind.REJECTED:
+            return _back_off(preset, state, "error")
         case Kind.STATUS:
-            return _after_status(state, seen.status)
+            return _after_status(preset, state, seen, billing_pauses)
 
 
-def _after_status(state: PollState, status: int) -> Step:
+def _after_status(preset: Preset, state: PollState, seen: Seen, billing_pauses: bool) -> Step:
+    status = seen.status
     if status == 429:
-        return _back_off(state, "error")
+        return _back_off(preset, state, "error")
+    if status == 402 and billing_pauses:
+        return PollAgain(state, preset.billing_pause_s, "error")
     # Any other answer proves that the connection works, so the back-off starts from the beginning.
     state = state._replace(consecutive_backoffs=0)
     if status == 408:
-        return PollAgain(state._replace(bad_requests=0), 0.0, "try_again")
+        return PollAgain(state._replace(bad_requests=0) if seen.is_json else state, 0.0, "try_again")
     if 500 <= status < 600:
         return PollAgain(state, 0.0, "error")
-    if status == 400 and state.bad_requests < BAD_REQUESTS_ALLOWED:
+    if status == 400 and state.bad_requests < preset.bad_requests_allowed:
         return PollAgain(state._replace(bad_requests=state.bad_requests + 1), 0.0, "error")
-    if status == 402:
-        return PollAgain(state, BILLING_PAUSE_S, "error")
     if status == 410:
         return Resubmit()
     if status == 404:
@@ -162,11 +145,6 @@ def _after_status(state: PollState, status: int) -> Step:
     return GiveUp("failed", f"poll {status}")
 
 
-def backoff_s(consecutive: int) -> float:
-    """The SDK's pause after ``consecutive`` earlier errors in a row: 1, 2, 4 ... 30 s."""
-    return min(2.0 ** min(consecutive, 10), BACKOFF_MAX_S)
-
-
-def _back_off(state: PollState, cause: Cause) -> PollAgain:
+def _back_off(preset: Preset, state: PollState, cause: Cause) -> PollAgain:
     count = state.consecutive_backoffs
-    return PollAgain(state._replace(consecutive_backoffs=count + 1), backoff_s(count), cause)
+    return PollAgain(state._replace(consecutive_backoffs=count + 1), preset.backoff_s(count), cause)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import gevent
-from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from locust import User, constant, task
 from locust.exception import StopUser
 
-from locustfiles.byte_budget import RESPONSE_BYTES, ByteBudget
+from locustfiles.byte_budget import ByteBudget
 from locustfiles.ledger import End
 from locustfiles.lengths import JobLengths
+from locustfiles.patience import BillingPause, Rejections
 from locustfiles.polling import Deliver, GiveUp, Kind, PollAgain, PollState, Resubmit, Seen, Step, next_step
+from locustfiles.preset import CUSTOM, Preset
 from locustfiles.protocols import tinker
 from locustfiles.session_poller import SessionLostError, SessionPoller
+from locustfiles.submit_gate import SubmitGate
 from locustfiles.submitting import (
+    ESTIMATED_BYTES_PER_TOKEN,
     NO_ANSWER,
-    SUBMITS_AT_ONCE,
     Accepted,
     PauseClient,
     Refused,
@@ -30,21 +33,19 @@ from locustfiles.submitting import (
 from locustfiles.transport import ConnectionFailedError, Reply, TimedOutError
 from locustfiles.worker import Start, WorkerRun, current_run
 
-SUBMIT_TIMEOUT_S = 60.0  # the SDK's default for requests that are not polls
 SESSION_TIMEOUT_S = 10.0
 SESSION_ATTEMPTS = 5
 
-# The SDK's outer retry: a sample whose future is gone is submitted anew after 0.5 s doubling to 10 s, with jitter.
-RESUBMIT_MIN_S = 0.5
-RESUBMIT_MAX_S = 10.0
-RESUBMIT_JITTER = 0.25
-
 
 class Promise(NamedTuple):
-    """An accepted future: its number here and its id there, what was asked, and the submit's latency in seconds."""
+    """An accepted future: its number here and its id there, what was asked, and the submit's latency in seconds.
+
+    sequence_ids: how many of them came with the future's id.
+    """
 
     number: int
     request_id: str
+    sequence_ids: int
     seed: int
     lengths: JobLengths
     submit_s: float
@@ -59,12 +60,20 @@ class SdkUser(User):
         super().__init__(environment)
         self._run: WorkerRun = current_run()
         self._futures = Pool(self._run.settings.in_flight)
-        self._submits = BoundedSemaphore(SUBMITS_AT_ONCE)
-        self._paused_until_s = 0.0
+        self._become(self._run.preset)
+        self._last_progress_s = time.monotonic()
         self._next_seq_id = 0
         self._sampling_session_id = ""
-        self._response_bytes = ByteBudget(RESPONSE_BYTES)
         self._session_poller: SessionPoller | None = None
+
+    def _become(self, preset: Preset) -> None:
+        """This client goes by ``preset``; nothing of it is under way yet."""
+        self._preset = preset
+        self._submits = SubmitGate(preset)
+        self._response_bytes = ByteBudget(preset.response_bytes)
+        self._billing = BillingPause()
+        self._submit_rejections = Rejections(preset.rejections_allowed)
+        self._poll_rejections = Rejections(preset.rejections_allowed)
 
     @task
     def follow_futures(self) -> None:
@@ -92,7 +101,9 @@ class SdkUser(User):
         for attempt in range(SESSION_ATTEMPTS):
             gevent.sleep(attempt)
             try:
-                self._call(tinker.CLIENT_CONFIG, tinker.client_config_body())
+                config = tinker.client_config_of(self._call(tinker.CLIENT_CONFIG, tinker.client_config_body()))
+                if self._preset.name != CUSTOM:  # whose constants are asked for
+                    self._become(config.applied_to(self._preset))
                 answer = self._call(tinker.CREATE_SESSION, tinker.create_session_body(f"user-{id(self)}"))
                 session_id = tinker.session_id_of(answer)
                 body = tinker.create_sampling_session_body(session_id, self._run.settings.model)
@@ -145,63 +156,84 @@ class SdkUser(User):
     def _sample(self, number: int, began_s: float) -> End:
         """began_s: when the first submit was to begin."""
         seed, lengths = self._run.job(number)
-        pause_s = RESUBMIT_MIN_S
+        attempts = 0
         while True:
-            request_id = self._submit(seed, lengths)
-            if request_id is None:
+            accepted = self._submit(seed, lengths)
+            if isinstance(accepted, tinker.Accepted):
+                submitted_s = time.monotonic()
+                self._run.measures.latency("submit", submitted_s - began_s)
+                self._run.ledger.accepted(accepted.request_id)
+                sequence_ids = len(accepted.sample_sequence_ids or ())
+                promise = Promise(number, accepted.request_id, sequence_ids, seed, lengths, submitted_s - began_s)
+                if self._session_poller is None:
+                    end = self._poll_to_the_end(promise, PollState())
+                else:
+                    end = self._fetch_when_told(promise, self._session_poller)
+                if end is not None:
+                    self._last_progress_s = time.monotonic()
+                    return end
+            elif not accepted.anew:
                 return End.FAILED
-            submitted_s = time.monotonic()
-            self._run.measures.latency("submit", submitted_s - began_s)
-            self._run.ledger.accepted(request_id)
-            promise = Promise(number, request_id, seed, lengths, submitted_s - began_s)
-            if self._session_poller is None:
-                end = self._poll_to_the_end(promise, PollState())
-            else:
-                end = self._fetch_when_told(promise, self._session_poller)
-            if end is not None:
-                return end
-            gevent.sleep(pause_s * random.uniform(1 - RESUBMIT_JITTER, 1 + RESUBMIT_JITTER))
-            pause_s = min(pause_s * 2, RESUBMIT_MAX_S)
+            if not self._preset.resubmits:
+                return End.FAILED
+            if time.monotonic() - self._last_progress_s > self._preset.progress_timeout_s:
+                self._run.measures.error("no progress", "No sample of this client has succeeded for too long.")
+                return End.FAILED
+            gevent.sleep(self._preset.resubmit_s(attempts, random.uniform(-1, 1)))
+            attempts += 1
             began_s = time.monotonic()
 
-    def _submit(self, seed: int, lengths: JobLengths) -> str | None:
-        """The accepted future's id, or None when the target refuses for good."""
+    def _submit(self, seed: int, lengths: JobLengths) -> tinker.Accepted | Refused:
+        """The accepted future, or that the target refuses."""
         seq_id, self._next_seq_id = self._next_seq_id, self._next_seq_id + 1
         body = tinker.asample_body(self._sampling_session_id, seq_id, lengths, seed)
+        request_bytes = lengths.prompt_tokens * ESTIMATED_BYTES_PER_TOKEN
+        with self._submits.place(request_bytes):
+            while True:
+                self._submits.wait_out_pauses()
+                step = self._submit_with_retries(body, request_bytes)
+                if not isinstance(step, PauseClient):
+                    return step
+                self._submits.pause(step.delay_s)
+
+    def _submit_with_retries(self, body: bytes, request_bytes: int) -> tinker.Accepted | Refused | PauseClient:
+        """Retried until it is accepted or refused, or the client has to pause; then its retries begin anew."""
         first_attempt_s = time.monotonic()
         retries = 0
-        with self._submits:
-            while True:
-                gevent.sleep(max(0.0, self._paused_until_s - time.monotonic()))
-                status, detail, answer = self._post_submit(body)
-                step = after_submit(status, retries, time.monotonic() - first_attempt_s, len(body))
-                if isinstance(step, Accepted):
-                    try:
-                        return tinker.request_id_of(answer)
-                    except tinker.BadAnswerError as error:
-                        step, detail = Refused("submit: not a promise"), str(error)
-                self._run.measures.error(_submit_error_class(status, step), detail)
-                match step:
-                    case PauseClient(delay_s):
-                        self._paused_until_s = time.monotonic() + delay_s
-                    case SubmitAgain(delay_s):
-                        retries += 1
-                        gevent.sleep(delay_s)
-                    case Refused():
-                        return None
+        while True:
+            status, detail, answer = self._post_submit(body)
+            now_s = time.monotonic()
+            bears = status == 402 and self._billing.pauses(now_s, self._preset.billing_window_s)
+            step = after_submit(self._preset, status, retries, now_s - first_attempt_s, request_bytes, bears)
+            if isinstance(step, Accepted):
+                try:
+                    return tinker.accepted_in(answer)
+                except tinker.BadAnswerError as error:
+                    step, detail = Refused("submit: not a promise"), str(error)
+            self._run.measures.error(_submit_error_class(status, step), detail)
+            if not isinstance(step, SubmitAgain):
+                return step
+            retries += 1
+            gevent.sleep(step.delay_s)
 
     def _post_submit(self, body: bytes) -> tuple[int, str, bytes]:
         """HTTP status (NO_ANSWER without one), text for a person, and the answer's body."""
         sent_s = time.monotonic()
+        timeout_s = self._preset.submit_timeout_s
         reply: Reply | None = None
         try:
-            reply = self._run.transport.post(tinker.ASAMPLE, body, tinker.ASAMPLE_HEADERS, SUBMIT_TIMEOUT_S)
+            reply = self._run.transport.post(tinker.ASAMPLE, body, tinker.ASAMPLE_HEADERS, timeout_s)
             status, detail, answer = reply.status, reply.body[:200].decode("utf-8", "replace"), reply.body
         except TimedOutError:
-            status, detail, answer = NO_ANSWER, f"no answer within {SUBMIT_TIMEOUT_S:.0f} s", b""
+            status, detail, answer = NO_ANSWER, f"no answer within {timeout_s:.0f} s", b""
         except ConnectionFailedError as error:
             status, detail, answer = NO_ANSWER, str(error), b""
-        failure = None if status == 200 else f"submit {status or 'without an answer'}"
+        answered = 200 <= status < 300
+        if answered:
+            self._submit_rejections.answered()
+        elif status == 400 and not answer and self._submit_rejections.forgives():
+            status, detail = NO_ANSWER, "400 without a body"
+        failure = None if answered else f"submit {status or 'without an answer'}"
         self._fire("submit", sent_s, len(answer), failure)
         return status, detail, answer
 
@@ -217,6 +249,11 @@ class SdkUser(User):
 
     def _poll_to_the_end(self, promise: Promise, state: PollState) -> End | None:
         """Poll until the future has ended; None when it has to be submitted again."""
+        with ExitStack() as held:
+            return self._poll_and_hold(promise, state, held)
+
+    def _poll_and_hold(self, promise: Promise, state: PollState, held: ExitStack) -> End | None:
+        """held: where the bytes of a result that is on its way belong."""
         run = self._run
         iteration = 0
         while True:
@@ -225,7 +262,8 @@ class SdkUser(User):
             seen, body = self._poll(promise, iteration, state)
             if self._session_poller is not None and seen.kind in (Kind.RESULT, Kind.FAILURE):
                 self._session_poller.retrieved(promise.request_id)
-            step: Step = next_step(run.preset, state, seen)
+            bears = seen.status == 402 and self._billing.pauses(time.monotonic(), self._preset.billing_window_s)
+            step: Step = next_step(self._preset, state, seen, bears)
             match step:
                 case Deliver():
                     return self._deliver(promise, body)
@@ -239,6 +277,8 @@ class SdkUser(User):
                     if cause == "error":
                         run.measures.poll_error(_poll_error_class(seen), seen.detail)
                     run.measures.re_poll(cause)
+                    if seen.kind is Kind.METADATA:
+                        held.enter_context(self._response_bytes.of(seen.payload_bytes))
                     gevent.sleep(delay_s)
                     state = next_state
             iteration += 1
@@ -250,7 +290,7 @@ class SdkUser(User):
                 tinker.RETRIEVE_FUTURE,
                 tinker.retrieve_body(promise.request_id, state.allow_metadata_only),
                 tinker.retrieve_headers(iteration, promise.submit_s),
-                self._run.preset.poll_timeout_s,
+                self._preset.poll_timeout_s,
             )
         except TimedOutError:
             self._fire("poll (abandoned)", sent_s, 0, None)
@@ -259,6 +299,10 @@ class SdkUser(User):
             self._fire("poll", sent_s, 0, f"poll: {error}")
             return Seen(Kind.DISCONNECTED, 0, str(error)), b""
         seen = tinker.seen_in(reply.status, reply.content_type, reply.body)
+        if 200 <= reply.status < 300:
+            self._poll_rejections.answered()
+        elif seen.kind is Kind.REJECTED and not self._poll_rejections.forgives():
+            seen = Seen(Kind.STATUS, seen.status)
         elapsed_s = time.monotonic() - sent_s
         self._run.measures.latency("poll", elapsed_s)
         if iteration == 0:
@@ -271,6 +315,11 @@ class SdkUser(User):
     def _deliver(self, promise: Promise, body: bytes) -> End:
         run = self._run
         run.measures.delivered_bytes += len(body)
+        if promise.sequence_ids != 1:
+            run.measures.poll_error(
+                "submit: sequence ids", f"expected 1 sample_sequence_id, found {promise.sequence_ids}"
+            )
+            return End.FAILED
         flaw = run.verifier.flaw(promise.seed, promise.lengths.max_tokens, body)
         if flaw is None:
             run.ledger.verified()
@@ -296,7 +345,7 @@ class PollingError(Exception):
 
 
 def _poll_error_class(seen: Seen) -> str:
-    if seen.kind is Kind.STATUS:
+    if seen.kind in (Kind.STATUS, Kind.REJECTED):
         return f"poll {seen.status}"
     if seen.kind is Kind.DISCONNECTED:
         return f"poll: {seen.detail}"

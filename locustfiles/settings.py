@@ -6,17 +6,18 @@ Pure, but for files of stages and of thresholds.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from locustfiles.arrivals import CLOSED
-from locustfiles.polling import PRESETS
+from locustfiles.preset import CONSTANTS, CUSTOM, PRESET_NAMES, PRESETS, SDK, Preset
 from locustfiles.stages import Stages, StagesError, due_times, most_outstanding, read_stages
-from locustfiles.submitting import SUBMITS_AT_ONCE
 from mockengine.corpus import PROFILES, BodyProfile
 from reports.schema import Stage
 from reports.threshold_files import asked_thresholds
@@ -29,6 +30,16 @@ PROTOCOLS = ("tinker", "tinker-sessions")
 # the 1,000 connections of the SDK's pool for them (tinker, _constants.py), and the session's poll.
 FETCHES_AT_ONCE = 1000
 SESSION_POLLS_AT_ONCE = 1
+# What constants of a client may be, where any from 0 on would not do.
+LIMITS: dict[str, tuple[float, float]] = {
+    "poll_timeout_s": (0.001, math.inf),
+    "submit_timeout_s": (0.001, math.inf),
+    "submits_at_once": (1, math.inf),
+    "throttled_submits_at_once": (1, math.inf),
+    "submit_pause_s": (0.001, math.inf),
+    "backoff_factor": (1, 100),
+    "resubmit_jitter": (0, 1),
+}
 # Beside those of futures, whatever the protocol: sessions and heartbeats.
 SPARE_CONNECTIONS_PER_USER = 2
 
@@ -81,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stages: list[Stage]
     protocol: str
     poll_preset: str
+    preset: Preset
     seed: int
     model: str
     run_name: str
@@ -103,8 +115,6 @@ def settings_from(options: argparse.Namespace) -> Settings:
     """The run that Locust's parsed options describe. Raises SettingsError."""
     for name in ("requests", "in_flight", "max_tokens", "prompt_tokens", "slots"):
         _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
-    if options.poll_preset not in PRESETS:
-        raise SettingsError(f"--poll-preset should be one of {', '.join(PRESETS)}, found '{options.poll_preset}'.")
     if options.protocol not in PROTOCOLS:
         raise SettingsError(f"--protocol should be one of {', '.join(PROTOCOLS)}, found '{options.protocol}'.")
     if options.hold_engine and options.host:
@@ -135,6 +145,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         stages=staged.stages if staged else [],
         protocol=options.protocol,
         poll_preset=options.poll_preset,
+        preset=_preset(options),
         seed=options.seed,
         model=options.model,
         run_name=options.run_name,
@@ -153,9 +164,30 @@ def connections(settings: Settings, outstanding: int) -> int:
     """Connections to the target that one load process needs at most for so many outstanding futures of its own."""
     futures = outstanding
     if settings.polls_sessions:  # a future that waits needs none
-        futures = min(outstanding, settings.users * (SUBMITS_AT_ONCE + FETCHES_AT_ONCE))
+        futures = min(outstanding, settings.users * (settings.preset.submits_at_once + FETCHES_AT_ONCE))
         futures += settings.users * SESSION_POLLS_AT_ONCE
     return futures + settings.users * SPARE_CONNECTIONS_PER_USER
+
+
+def _preset(options: argparse.Namespace) -> Preset:
+    """The preset named; with custom ones the SDK's, but for what the options say."""
+    told = {
+        constant.name: value
+        for constant in CONSTANTS
+        if (value := getattr(options, f"client_{constant.name.removesuffix('_s')}")) is not None
+    }
+    name = options.poll_preset
+    if name not in PRESET_NAMES:
+        raise SettingsError(f"--poll-preset should be one of {', '.join(PRESET_NAMES)}, found '{name}'.")
+    if told and name != CUSTOM:
+        option = f"--client-{next(iter(told)).removesuffix('_s').replace('_', '-')}"
+        raise SettingsError(f"{option} changes a client of your own. Add --poll-preset {CUSTOM}, found '{name}'.")
+    for constant, value in told.items():
+        least, most = LIMITS.get(constant, (0, math.inf))
+        if not least <= value <= most:
+            option = f"--client-{constant.removesuffix('_s').replace('_', '-')}"
+            raise SettingsError(f"{option} should be from {least:g} to {most:g}, found {value:g}.")
+    return replace(SDK, name=name, **told) if name == CUSTOM else PRESETS[name]
 
 
 def _thresholds(options: argparse.Namespace) -> list[str]:

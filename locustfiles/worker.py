@@ -17,7 +17,6 @@ from locustfiles.ledger import End, Ledger, share
 from locustfiles.lengths import JobLengths, parse_lengths
 from locustfiles.measures import Measures, UseMeter, WorkerReport
 from locustfiles.pacing import Places, Timetable
-from locustfiles.polling import PRESETS
 from locustfiles.settings import Settings, connections
 from locustfiles.stages import length_s, outstanding_at
 from locustfiles.transport import Transport
@@ -44,7 +43,7 @@ class WorkerRun:
 
     def __init__(self, settings: Settings, index: int, workers: int) -> None:
         self.settings = settings
-        self.preset = PRESETS[settings.poll_preset]
+        self.preset = settings.preset
         self.ledger = Ledger(share(settings.requests, workers, index))
         self.measures = Measures()
         self.use = UseMeter()

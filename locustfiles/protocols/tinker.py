@@ -6,6 +6,7 @@ Requests carry what the ``tinker`` SDK 0.38 sends, answers are read as it reads 
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ import numpy as np
 
 from locustfiles.lengths import JobLengths
 from locustfiles.polling import Kind, Seen
+from locustfiles.preset import Preset
 
 PREFIX = "/api/v1/"
 CLIENT_CONFIG = PREFIX + "client/config"
@@ -39,8 +41,29 @@ class BadAnswerError(Exception):
     """An answer that is not what the API promises; the text says what was found."""
 
 
-class _Promise(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True):
+    """The answer to a submit. The SDK wants an id for each sequence asked for, once it has the result."""
+
     request_id: str
+    sample_sequence_ids: list[str] | None = None
+
+
+class ClientConfig(msgspec.Struct, frozen=True):
+    """What a server may tell its clients to do otherwise; None: nothing."""
+
+    sample_dispatch_bytes_semaphore_size: int | None = None
+    inflight_response_bytes_semaphore_size: int | None = None
+    billing_exception_max_pause_duration_sec: float | None = None
+    sample_no_retries: bool | None = None
+
+    def applied_to(self, preset: Preset) -> Preset:
+        told: dict[str, Any] = {
+            "submit_bytes": self.sample_dispatch_bytes_semaphore_size,
+            "response_bytes": self.inflight_response_bytes_semaphore_size,
+            "billing_window_s": self.billing_exception_max_pause_duration_sec,
+            "resubmits": None if self.sample_no_retries is None else not self.sample_no_retries,
+        }
+        return replace(preset, **{name: value for name, value in told.items() if value is not None})
 
 
 class _Session(msgspec.Struct, frozen=True):
@@ -57,9 +80,11 @@ class _JsonAnswer(msgspec.Struct, frozen=True):
     type: str | None = None
     status: str | None = None
     error: str | None = None
+    response_payload_size: int | None = None
 
 
-_promise = msgspec.json.Decoder(_Promise)
+_accepted = msgspec.json.Decoder(Accepted)
+_client_config = msgspec.json.Decoder(ClientConfig)
 _session = msgspec.json.Decoder(_Session)
 _sampling_session = msgspec.json.Decoder(_SamplingSession)
 _json_answer = msgspec.json.Decoder(_JsonAnswer)
@@ -102,9 +127,13 @@ def sampling_session_id_of(body: bytes) -> str:
     return _decoded(_sampling_session, body).sampling_session_id
 
 
-def request_id_of(body: bytes) -> str:
-    """The future's id, from the answer to a submit."""
-    return _decoded(_promise, body).request_id
+def client_config_of(body: bytes) -> ClientConfig:
+    return _decoded(_client_config, body)
+
+
+def accepted_in(body: bytes) -> Accepted:
+    """The answer to a submit."""
+    return _decoded(_accepted, body)
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -127,7 +156,8 @@ def asample_body(sampling_session_id: str, seq_id: int, lengths: JobLengths, see
         b'{"sampling_session_id":%b,"seq_id":%d,"num_samples":1,'
         b'"prompt":{"chunks":[{"type":"encoded_text","tokens":%b}]},'
         b'"sampling_params":{"max_tokens":%d,"seed":%d,"temperature":1.0,"top_k":-1,"top_p":1.0},'
-        b'"prompt_logprobs":false,"topk_prompt_logprobs":0,"topk_sample_logprobs":0,"type":"sample"}'
+        b'"prompt_logprobs":false,"topk_prompt_logprobs":0,"topk_sample_logprobs":0,'
+        b'"prompt_alt_tokens_k":0,"record_stability_info":false,"type":"sample"}'
     ) % (
         msgspec.json.encode(sampling_session_id),
         seq_id,
@@ -154,8 +184,10 @@ def retrieve_headers(iteration: int, submit_roundtrip_s: float) -> dict[str, str
 
 def seen_in(status: int, content_type: str, body: bytes) -> Seen:
     """What an answer to retrieve_future says."""
-    if status != 200:
-        return Seen(Kind.STATUS, status, excerpt(body))
+    if status == 400 and not body:
+        return Seen(Kind.REJECTED, status)
+    if not 200 <= status < 300:
+        return Seen(Kind.STATUS, status, excerpt(body), is_json=status == 408 and _is_json(body))
     if PROTOBUF in content_type:
         return Seen(Kind.RESULT, status)
     try:
@@ -165,10 +197,17 @@ def seen_in(status: int, content_type: str, body: bytes) -> Seen:
     if answer.type == "try_again":
         return Seen(Kind.TRY_AGAIN, status)
     if answer.status == "complete_metadata":
-        return Seen(Kind.METADATA, status)
+        return Seen(Kind.METADATA, status, payload_bytes=answer.response_payload_size or 0)
     if answer.error is not None:
         return Seen(Kind.FAILURE, status, answer.error)
     return Seen(Kind.NOT_A_RESULT, status, excerpt(body))
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        return msgspec.json.decode(body) is not None
+    except msgspec.MsgspecError:
+        return False
 
 
 def excerpt(body: bytes) -> str:

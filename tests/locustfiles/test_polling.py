@@ -7,18 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locustfiles.polling import (
-    PRESETS,
     Deliver,
     GiveUp,
     Kind,
     PollAgain,
     PollState,
-    Preset,
     Resubmit,
     Seen,
     failure_class,
     next_step,
 )
+from locustfiles.preset import PRESETS, Preset
 
 SDK = PRESETS["sdk"]
 FRESH = PollState()
@@ -49,6 +48,7 @@ def status(code: int) -> Seen:
         (status(422), GiveUp("failed", "poll 422")),
         (Seen(Kind.TIMED_OUT), PollAgain(PollState(consecutive_backoffs=1), 1.0, "timeout")),
         (Seen(Kind.DISCONNECTED), PollAgain(PollState(consecutive_backoffs=1), 1.0, "error")),
+        (Seen(Kind.REJECTED, 400), PollAgain(PollState(consecutive_backoffs=1), 1.0, "error")),
     ],
     ids=lambda value: f"{value.kind.name} {value.status}" if isinstance(value, Seen) else "",
 )
@@ -97,7 +97,12 @@ def test_an_answer_starts_the_back_off_anew_but_429_does_not() -> None:
     assert delays_after(SDK, sightings) == [1, 2, 4, 0, 1]
 
 
-def test_a_fourth_400_is_final_unless_a_408_came_between() -> None:
+def test_402_leaves_the_back_off_as_it_is_and_is_final_when_the_pause_is_over() -> None:
+    assert delays_after(SDK, [Seen(Kind.DISCONNECTED), status(402), Seen(Kind.DISCONNECTED)]) == [1, 5, 2]
+    assert next_step(SDK, FRESH, status(402), billing_pauses=False) == GiveUp("failed", "poll 402")
+
+
+def test_a_fourth_400_is_final_unless_a_408_with_json_came_between() -> None:
     assert delays_after(SDK, [status(400)] * 3 + [Seen(Kind.TRY_AGAIN, 200)]) == [0] * 4
     state = FRESH
     for _ in range(3):
@@ -105,7 +110,11 @@ def test_a_fourth_400_is_final_unless_a_408_came_between() -> None:
         assert isinstance(step, PollAgain)
         state = step.state
     assert next_step(SDK, state, status(400)) == GiveUp("failed", "poll 400")
-    assert delays_after(SDK, [status(400)] * 3 + [status(408)] + [status(400)] * 3) == [0] * 7
+    told = Seen(Kind.STATUS, 408, is_json=True)
+    assert delays_after(SDK, [status(400)] * 3 + [told] + [status(400)] * 3) == [0] * 7
+    assert next_step(SDK, PollState(bad_requests=3), status(408)) == PollAgain(
+        PollState(bad_requests=3), 0, "try_again"
+    )
 
 
 def test_metadata_may_come_once() -> None:

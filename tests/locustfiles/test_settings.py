@@ -81,7 +81,7 @@ def test_users_can_hold_what_is_outstanding_and_every_process_has_one(
         (["--in-flight", "0"], "--in-flight should be at least 1"),
         (["--outstanding", "-5"], "--outstanding should be at least 1, found -5"),
         (["--max-tokens", "0"], "--max-tokens should be at least 1"),
-        (["--poll-preset", "fast"], "one of sdk, sdk-pyqwest, plain-45s, found 'fast'"),
+        (["--poll-preset", "fast"], "one of sdk, sdk-pyqwest, plain-45s, custom, found 'fast'"),
         (["--body-profile", "fat"], "one of seed-equivalent, lean, full, found 'fat'"),
         (["--observe", "pid:x"], "found 'pid:x'"),
         (["--run-name", "../elsewhere"], "--run-name is part of a folder's name"),
