@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 import time
@@ -158,6 +159,8 @@ class Controller:
         else:  # something has died, and what is outstanding will not end
             self._drain(0.0)
         self._ended_s = self._ended_s or time.monotonic()
+        if self._cut_reason is None:
+            self._settle()
         self._drained.set()
         self._greenlet.join()
         self._stack.stop()
@@ -192,6 +195,11 @@ class Controller:
             self._begin_drain(0.0)
             self._hurry.clear()
             self._wait_for_workers(LAST_REPORTS_WITHIN_S)
+
+    def _settle(self) -> None:
+        """Let the observer see what the target gives back when it has nothing more to do; Ctrl-C ends the wait."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._hurry.wait(self._settings.settle_s)
 
     def _wait_for_workers(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s

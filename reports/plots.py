@@ -14,7 +14,6 @@ from reports.percentile_axis import PERCENTILES, label_percentiles, percentile_l
 from reports.percentiles import curve
 from reports.retention import predicted_retention
 from reports.schema import ResourceRow, RunDocument, TimelineRow
-from reports.series import column
 from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
@@ -38,7 +37,11 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
     if len(timeline) > 1:
         drawn += [_throughput(document, load), _outstanding(document, load, observed), _re_polls(load)]
     if len(resources) > 1:
-        drawn += [_memory(document, timeline, observed), _cpu(document, load, observed), _delays(load, observed)]
+        drawn += [
+            _memory(document, timeline, resources, observed),
+            _cpu(document, load, observed),
+            _delays(load, observed),
+        ]
     if document.latency_s:
         drawn.append(_latency(document))
     if len(resources) > 1:
@@ -109,16 +112,21 @@ def _re_polls(load: Series) -> Plot:
     )
 
 
-def _memory(document: RunDocument, timeline: Sequence[TimelineRow], observed: Series) -> Plot:
-    retention = predicted_retention(timeline, document.facts.target)
+def _memory(
+    document: RunDocument, timeline: Sequence[TimelineRow], resources: Sequence[ResourceRow], observed: Series
+) -> Plot:
+    retention = predicted_retention(timeline, document.facts.target, resources, observed.monotonic_s)
     idle_bytes = document.target.rss_idle_bytes
 
     def fill(axes: Axes) -> None:
         observed.line(axes, "target_rss_bytes", BLUE, "RSS", 1 / _GIGABYTE)
         if retention is not None and idle_bytes is not None:
-            times = observed.axis.since_start(column(timeline, "monotonic_s"))
-            line(axes, times, (idle_bytes + retention) / _GIGABYTE, RED, "idle + predicted retention")
+            line(axes, observed.times, (idle_bytes + retention) / _GIGABYTE, RED, "idle + predicted retention")
         observed.line(axes, "target_held_bytes", GREEN, "results held", 1 / _GIGABYTE)
+        memory = document.memory
+        if memory is not None and memory.from_s is not None and memory.to_s is not None:
+            window = (memory.from_s / observed.axis.unit_s, memory.to_s / observed.axis.unit_s)
+            axes.axvspan(*window, color=GREY, alpha=0.12, linewidth=0, label="judged for growth")
         axes.set_ylim(bottom=0)
         observed.axis.label(axes, "GB (10⁹ bytes)")
 

@@ -54,6 +54,13 @@ def _expected_rss(run: RunDocument) -> float | None:
     return None if idle is None or retention is None else idle + retention
 
 
+def _leak_per_result(run: RunDocument) -> float | None:
+    memory = run.memory
+    if memory is None or memory.per_result_bytes is None:
+        return None
+    return memory.per_result_bytes.estimate if memory.conclusion == "leak" else 0.0
+
+
 def _counts() -> list[Quantity]:
     meanings = {
         "submitted": "futures submitted",
@@ -143,6 +150,14 @@ _OTHERS = [
     ),
     Quantity("rss_peak", "size", "lower", "target", "the target's largest RSS", lambda run: run.target.rss_peak_bytes),
     Quantity("rss_expected", "size", "lower", "target", "rss_idle plus the predicted retention", _expected_rss),
+    Quantity(
+        "leak_per_result",
+        "size",
+        "lower",
+        "target",
+        "memory that it lost with each result, 0 when the memory verdict is another one than leak",
+        _leak_per_result,
+    ),
     Quantity("target_cpu", "time", "lower", "target", "its CPU a result", lambda run: run.target.cpu_s_per_result),
     Quantity("fds_peak", "count", "lower", "target", "its open files, at most", lambda run: run.target.fds_peak),
     Quantity(

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-# History of schema_version: 1 the first (thresholds and stages came later, and are none where they are missing).
+# History of schema_version: 1 the first (what came later is none where it is missing).
 SCHEMA_VERSION = 1
 
 Verdict = Literal["pass", "fail", "invalid"]
+MemoryConclusion = Literal["levels off at retention", "allocator keeps freed memory", "leak", "too short to say"]
 LimitedBy = Literal["engine", "target", "load", "machine", "arrivals"]
 
 
@@ -263,6 +264,28 @@ class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class Slope(msgspec.Struct, frozen=True, kw_only=True):
+    """How something grows, with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class MemoryVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What the target's memory did. conclusion: None when it was not observed, or what it has to keep is not known.
+
+    The slopes are of what it has beyond that, in bytes, over [from_s, to_s] since the start of the run.
+    """
+
+    conclusion: MemoryConclusion | None
+    why: str
+    per_hour_bytes: Slope | None = None
+    per_result_bytes: Slope | None = None
+    from_s: float | None = None
+    to_s: float | None = None
+
+
 class ThresholdResult(msgspec.Struct, frozen=True, kw_only=True):
     """A threshold, whether it holds (None: not measured), and what was found, as the rest of a sentence."""
 
@@ -291,3 +314,4 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, Any]
     facts: LoadFacts
     thresholds: list[ThresholdResult] = []
+    memory: MemoryVerdict | None = None
