@@ -157,10 +157,9 @@ def _concluded(
     left = float(np.median(after.rss[-_FEWEST_PARTS:])) - idle_bytes if len(after.times) else None
     given_back = left is not None and left <= max(WORKING_BYTES, _STAYS_SHARE * taken)
     if per_second and per_result and _grows(parts, per_second):
-        growth = (
-            f"Beyond what it must keep its memory grew by {_interval(_scaled(per_second, 3600.0), formats.size)} an hour, "
-            f"{_interval(per_result, formats.exact_size)} a result"
-        )
+        an_hour = _interval(_scaled(per_second, 3600.0), formats.size)
+        a_result = _interval(per_result, formats.exact_size)
+        growth = f"Beyond what it must keep its memory grew by {an_hour} an hour, {a_result} a result"
         grown = per_second.estimate * (parts.times[-1] - parts.times[0])
         if left is None or left >= (1 - _STAYS_SHARE) * grown:
             stays = "" if left is None else f", and {formats.size(left)} above idle stayed when the load had ended"

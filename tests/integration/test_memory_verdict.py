@@ -17,7 +17,7 @@ def test_what_a_server_loses_is_found_and_measured(
     monkeypatch.setenv("LEAKED_BYTES", str(leaked))
     server_args = ("--retrieved-ttl", "2s", "--sweep-interval", "1s")
     ports = free_port(), free_port()
-    with stack(*ports, "lean", "fixed:100ms", *server_args, server="tests.integration.leaky_server") as url:
+    with stack(*ports, "lean", "fixed:100ms", *server_args, server="tests.integration.troubled_server") as url:
         load = ["--requests", "5000", "--outstanding", "50", "--max-tokens", "500", "--poll-preset", "plain-45s"]
         arrivals = ["--arrivals", "constant:250", "--settle", "5s", "--retrieved-ttl", "3s"]
         code, run, printed = soak(tmp_path / "run", "--host", url, *load, *arrivals)
