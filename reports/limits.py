@@ -75,7 +75,7 @@ def utilisation(resources: Sequence[ResourceRow], window: Window, slots: int | N
 
 
 def _waiting_for_a_slot(resources: Sequence[ResourceRow]) -> Column:
-    """Those in the engine's queue, or, as a target may ask for no more than the engine has slots, those pending at it."""
+    """Those in the engine's queue, or those pending at the target, which may hold back what there is no slot for."""
     pending = column(resources, "target_outstanding") - column(resources, "engine_running")
     return np.fmax(column(resources, "engine_waiting"), pending)
 
@@ -84,8 +84,8 @@ def limit_rules(load: LoadUse, use: Utilisation, arrivals: str) -> list[LimitRul
     """Every rule with its figure, in order; the first that holds names what limited the run.
 
     The load comes first, because nothing can be said of the rest when it was saturated. The engine comes before the
-    target: a full engine that others wait for is the intended limit, however busy the target is. Arrivals hold when nothing else does, and
-    everything else was measured.
+    target: a full engine that others wait for is the intended limit, however busy the target is. Arrivals hold when
+    nothing else does, and everything else was measured.
     """
     load_figures = saturation(load.cpu_utilisation, load.lag_p99_s)
     rules = [

@@ -26,6 +26,11 @@ class Quantity(NamedTuple):
     meaning: str
     of: Callable[[RunDocument], float | None]
 
+    @property
+    def stops(self) -> bool:
+        """Whether a run can be stopped for it: it says something while the run goes on, and more of it is worse."""
+        return self.better == "lower" and self.name not in _AT_THE_END
+
     def text(self, value: float | None, beside: float | None = None) -> str:
         """A value of it for people, with its unit; exact when it would read like the other value that it is not."""
         short, unit = _TEXTS[self.dimension]
@@ -33,6 +38,9 @@ class Quantity(NamedTuple):
             return f"{value:.12g}{unit}"
         return short(value)
 
+
+# What is known, or right, only when a run has ended.
+_AT_THE_END = frozenset({"abandoned", "rss_idle", "rss_expected", "canary_p99", "leak_per_result"})
 
 _TEXTS: dict[Dimension, tuple[Callable[[float | None], str], str]] = {
     "count": (formats.count, ""),

@@ -14,6 +14,7 @@ import msgspec
 SCHEMA_VERSION = 1
 
 Verdict = Literal["pass", "fail", "invalid"]
+Ended = Literal["complete", "cut", "aborted"]
 MemoryConclusion = Literal["levels off at retention", "allocator keeps freed memory", "leak", "too short to say"]
 LimitedBy = Literal["engine", "target", "load", "machine", "arrivals"]
 
@@ -122,7 +123,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the load knows of a run, handed to ``reports`` at each checkpoint and at the end.
 
     ended: None while the run goes on; "complete" when the count (or the run time asked for) was reached and
-    drained; otherwise "cut", with a sentence in cut_reason.
+    drained; "aborted" when a threshold stopped it; otherwise "cut". Of both cut_reason has a sentence.
     histograms: name -> HdrHistogram in its standard compressed base64 encoding, in microseconds. Names: submit,
     first_poll, poll, session_poll, future, and in open arrivals lateness.
     verification: "corpus" when every delivered result was compared with the bytes it must be, "shape" otherwise.
@@ -143,7 +144,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     histograms: dict[str, str]
     workers: list[WorkerUse]
     verification: Literal["corpus", "shape"]
-    ended: Literal["complete", "cut"] | None = None
+    ended: Ended | None = None
     cut_reason: str | None = None
     notes: list[str] = []
     thresholds: list[str] = []  # as they were asked for, see reports.thresholds
