@@ -15,6 +15,7 @@ from locust.exception import StopUser
 from locustfiles.byte_budget import RESPONSE_BYTES, ByteBudget
 from locustfiles.ledger import End
 from locustfiles.lengths import JobLengths
+from locustfiles.phases import phases
 from locustfiles.polling import Deliver, GiveUp, Kind, PollAgain, PollState, Resubmit, Seen, Step, next_step
 from locustfiles.protocols import tinker
 from locustfiles.session_poller import SessionLostError, SessionPoller
@@ -41,13 +42,17 @@ RESUBMIT_JITTER = 0.25
 
 
 class Promise(NamedTuple):
-    """An accepted future: its number here and its id there, what was asked, and the submit's latency in seconds."""
+    """An accepted future: its number here and its id there, what was asked, and the submit's latency in seconds.
+
+    accepted_s: when its id came.
+    """
 
     number: int
     request_id: str
     seed: int
     lengths: JobLengths
     submit_s: float
+    accepted_s: float
 
 
 class SdkUser(User):
@@ -153,7 +158,7 @@ class SdkUser(User):
             submitted_s = time.monotonic()
             self._run.measures.latency("submit", submitted_s - began_s)
             self._run.ledger.accepted(request_id)
-            promise = Promise(number, request_id, seed, lengths, submitted_s - began_s)
+            promise = Promise(number, request_id, seed, lengths, submitted_s - began_s, submitted_s)
             if self._session_poller is None:
                 end = self._poll_to_the_end(promise, PollState())
             else:
@@ -263,6 +268,10 @@ class SdkUser(User):
         self._run.measures.latency("poll", elapsed_s)
         if iteration == 0:
             self._run.measures.latency("first_poll", elapsed_s)
+        if seen.kind is Kind.RESULT:
+            spent = phases(reply.server_timing, time.monotonic() - promise.accepted_s, reply.body_s)
+            for phase, seconds in spent.items():
+                self._run.measures.latency(phase, seconds)
         again = seen.kind in (Kind.TRY_AGAIN, Kind.METADATA) or seen.status == 408
         failure = None if again or seen.kind is Kind.RESULT else _poll_error_class(seen)
         self._fire("poll (try again)" if again else "poll", sent_s, len(reply.body), failure)

@@ -14,6 +14,7 @@ events that a ledger makes superfluous.
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -41,9 +42,13 @@ class ConnectionFailedError(Exception):
 
 
 class Reply(NamedTuple):
+    """An answer. server_timing: the header of that name; body_s: from the end of the headers to that of the body."""
+
     status: int
     content_type: str
     body: bytes
+    server_timing: str = ""
+    body_s: float = 0.0
 
 
 class _Pool(ConnectionPool):
@@ -115,14 +120,20 @@ class Transport:
             raise
         # From here on the response gives the connection back: to the pool when read whole, else closed.
         response = HTTPSocketPoolResponse(connection, self._pool, block_size=BLOCK_BYTES, method="POST")
+        began_s = time.monotonic()
         body = response.read()
+        body_s = time.monotonic() - began_s
         if not response.message_complete:
             raise ConnectionResetError("closed in the body")
-        content_type = response.get("content-type")
-        return Reply(response.status_code, content_type if isinstance(content_type, str) else "", body)
+        content_type, server_timing = response.get("content-type"), response.get("server-timing")
+        return Reply(response.status_code, _text(content_type), body, _text(server_timing), body_s)
 
     def close(self) -> None:
         self._pool.close()
+
+
+def _text(header: object) -> str:
+    return header if isinstance(header, str) else ""
 
 
 def _header_lines(headers: Mapping[str, str]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -18,7 +18,10 @@ from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
-_PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE, "lateness": RED}
+# What the time of a future is spent on, and what its requests take.
+_PHASES = {"submit": GREY, "work": GREEN, "unfetched": ORANGE, "delivery": PURPLE, "future": BLUE}
+_REQUESTS = {"first_poll": GREEN, "poll": ORANGE, "session_poll": PURPLE, "lateness": RED}
+_PHASE_NAMES = {"work": "queue and engine", "unfetched": "waiting for the next poll"}
 
 
 class Plot(NamedTuple):
@@ -43,7 +46,7 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
             _delays(load, observed),
         ]
     if document.latency_s:
-        drawn.append(_latency(document))
+        drawn += [_latency(document), _requests(document)]
     if len(resources) > 1:
         drawn.append(_files(observed))
     return drawn
@@ -177,19 +180,33 @@ def _delays(load: Series, observed: Series) -> Plot:
 
 
 def _latency(document: RunDocument) -> Plot:
-    curves = {phase: curve(document.facts.histograms[phase], PERCENTILES) for phase in document.latency_s}
+    return Plot(
+        "Latency of a future by phase",
+        "Where a curve turns up, the slowest begin to differ from the rest. Each curve ends at the last percentile "
+        "that its number of values still resolves. Waiting for the next poll is what polling itself costs.",
+        draw("latency", _curves(document, _PHASES)),
+    )
+
+
+def _requests(document: RunDocument) -> Plot:
+    return Plot(
+        "Latency of polls, and lateness",
+        "A poll is held until its future has ended: it is as long as what is left of the future, or of its time-out.",
+        draw("requests", _curves(document, _REQUESTS)),
+    )
+
+
+def _curves(document: RunDocument, colors: Mapping[str, str]) -> Callable[[Axes], None]:
+    """The percentile curves of those of the histograms that hold anything."""
+    phases = [phase for phase in colors if phase in document.latency_s]
+    curves = {phase: curve(document.facts.histograms[phase], PERCENTILES) for phase in phases}
 
     def fill(axes: Axes) -> None:
         for phase, points in curves.items():
-            percentile_line(axes, points, _PHASES.get(phase, PURPLE), phase_name(phase))
+            percentile_line(axes, points, colors[phase], phase_name(phase))
         label_percentiles(axes, "latency", [points[-1][0] for points in curves.values() if points])
 
-    return Plot(
-        "Latency by percentile",
-        "Where a curve turns up, the slowest begin to differ from the rest. Each curve ends at the last percentile "
-        "that its number of values still resolves.",
-        draw("latency", fill),
-    )
+    return fill
 
 
 def _files(observed: Series) -> Plot:
@@ -209,4 +226,4 @@ def _files(observed: Series) -> Plot:
 
 def phase_name(histogram: str) -> str:
     """What the load calls ``first_poll``, as people read it."""
-    return histogram.replace("_", " ")
+    return _PHASE_NAMES.get(histogram, histogram.replace("_", " "))

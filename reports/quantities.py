@@ -96,6 +96,9 @@ def _latencies() -> list[Quantity]:
     phases: dict[str, tuple[Source, str]] = {
         "future": ("load", "latency from submit to result"),
         "submit": ("load", "latency of a submit"),
+        "work": ("load", "from the accepted submit until the result was ready, if the target tells"),
+        "unfetched": ("load", "from the ready result until it was polled for, if the target tells"),
+        "delivery": ("load", "from the first byte of a result's answer to its last"),
         "first_poll": ("load", "latency of a future's first poll"),
         "poll": ("load", "latency of a poll"),
         "session_poll": (

@@ -125,7 +125,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     ended: None while the run goes on; "complete" when the count (or the run time asked for) was reached and
     drained; "aborted" when a threshold stopped it; otherwise "cut". Of both cut_reason has a sentence.
     histograms: name -> HdrHistogram in its standard compressed base64 encoding, in microseconds. Names: submit,
-    first_poll, poll, session_poll, future, and in open arrivals lateness.
+    work, unfetched, delivery, future; first_poll, poll, session_poll; and in open arrivals lateness.
     verification: "corpus" when every delivered result was compared with the bytes it must be, "shape" otherwise.
     engine_served_at_start: requests the engine had finished before the run, for reconciliation.
     """

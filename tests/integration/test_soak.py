@@ -130,6 +130,7 @@ def test_slow_results_are_polled_again(tmp_path: Path, free_port: Ports) -> None
     assert code == 0, printed
     assert run["polls"]["try_again"] == run["polls"]["re_polls"] >= 20
     assert run["polls"]["total"] == run["polls"]["re_polls"] + 20
+    assert {run["latency_s"][phase]["count"] for phase in ("work", "unfetched", "delivery")} == {20}
 
 
 def test_sessions_are_polled_and_what_is_acknowledged_is_dropped(tmp_path: Path, free_port: Ports) -> None:

@@ -47,7 +47,7 @@ def test_the_page_refers_to_nothing_outside_itself(main_job: Run) -> None:
     engine = msgspec.structs.replace(facts.engine, url="the engine")
     text = render((msgspec.structs.replace(facts, target=target, engine=engine), timeline, resources))
     page = refers_to_nothing_outside_itself(text)
-    assert page.elements.count("svg") == 8
+    assert page.elements.count("svg") == 9
 
 
 def test_what_comes_from_elsewhere_is_escaped(hostile_run: Run) -> None:
@@ -73,6 +73,16 @@ def test_open_arrivals_show_how_late_futures_started_and_the_stages_of_their_loa
     assert "starts of futures by" in text
     assert "90 s at 100/s, 60 s to 400/s" in text
     assert "the load changes by stages" in text
+
+
+def test_what_polling_costs_is_said(main_job: Run) -> None:
+    text = "".join(Page(render(main_job)).text)
+    assert "What a polling client pays: a result that was ready waited" in text
+    facts, timeline, resources = main_job
+    unknown = {name: encoded for name, encoded in facts.histograms.items() if name != "unfetched"}
+    assert "What a polling client pays" not in render(
+        (msgspec.structs.replace(facts, histograms=unknown), timeline, resources)
+    )
 
 
 def test_the_same_run_gives_the_same_page(main_job: Run) -> None:
