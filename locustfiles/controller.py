@@ -22,7 +22,7 @@ from locustfiles.stack import Stack
 from reports.aborting import stopped_by
 from reports.conclude import conclude
 from reports.run_folder import RunFolder, RunFolderError
-from reports.schema import Ended, LoadFacts, RunDocument, TimelineRow
+from reports.schema import Ended, InjectedFault, LoadFacts, RunDocument, TimelineRow
 
 TICK_S = 1.0
 CHECKPOINT_EVERY_TICKS = 5
@@ -65,6 +65,7 @@ class Controller:
         self._cut_reason: str | None = None
         self._abort_reason: str | None = None
         self._notes: list[str] = []
+        self._injected: list[InjectedFault] | None = None
         self._engine_held = settings.hold_engine
         self._hurry = Event()
         self._ending = self._finishing = False
@@ -177,6 +178,7 @@ class Controller:
             self._settle()
         self._drained.set()
         self._greenlet.join()
+        self._injected = self._stack.injected_faults()
         self._stack.stop()
         try:
             document = conclude(self.folder, self._facts(self._how_it_ended()))
@@ -245,5 +247,6 @@ class Controller:
             ended=ended,
             cut_reason=self._cut_reason or self._abort_reason,
             notes=self._notes,
+            injected=self._injected,
             thresholds=self._settings.thresholds,
         )

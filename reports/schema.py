@@ -109,6 +109,17 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_profile: str
 
 
+class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the mock engine injected a kind of fault, and what a correct target makes of a future that meets one.
+
+    outcome: failed, retried, delivered, or altered: delivered as the engine sent it, which is not what it should be.
+    """
+
+    kind: str
+    outcome: str
+    count: int
+
+
 class WorkerUse(msgspec.Struct, frozen=True, kw_only=True):
     """What one process of the load used. cpu_utilisation is of one core, over the steady window or the run."""
 
@@ -147,6 +158,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     ended: Ended | None = None
     cut_reason: str | None = None
     notes: list[str] = []
+    injected: list[InjectedFault] | None = None  # None: the engine is not ours, or could not be asked
     thresholds: list[str] = []  # as they were asked for, see reports.thresholds
 
 
