@@ -34,6 +34,7 @@ from locustfiles.worker import Start, WorkerRun, current_run
 SUBMIT_TIMEOUT_S = 60.0  # the SDK's default for requests that are not polls
 SESSION_TIMEOUT_S = 10.0
 SESSION_ATTEMPTS = 5
+ABANDONED = "abandoned: outstanding when the run ended"
 
 # The SDK's outer retry: a sample whose future is gone is submitted anew after 0.5 s doubling to 10 s, with jitter.
 RESUBMIT_MIN_S = 0.5
@@ -205,6 +206,7 @@ class SdkUser(User):
         except TimedOutError:
             status, detail, answer = NO_ANSWER, f"no answer within {SUBMIT_TIMEOUT_S:.0f} s", b""
         except ConnectionFailedError as error:
+            self._run.own_limit(error)
             status, detail, answer = NO_ANSWER, str(error), b""
         failure = None if status == 200 else f"submit {status or 'without an answer'}"
         self._fire("submit", sent_s, len(answer), failure)
@@ -222,9 +224,23 @@ class SdkUser(User):
 
     def _poll_to_the_end(self, promise: Promise, state: PollState) -> End | None:
         """Poll until the future has ended; None when it has to be submitted again."""
+        try:
+            return self._poll_on(promise, state)
+        except gevent.GreenletExit:  # the run is over
+            self._run.measures.error(ABANDONED, self._history(promise))
+            raise
+
+    def _history(self, promise: Promise) -> str:
+        polls = self._run.ledger.polls(promise.number)
+        since_s = time.monotonic() - promise.accepted_s
+        return f"Future {promise.request_id} was outstanding for {since_s:.1f} s, and had {polls} polls."
+
+    def _poll_on(self, promise: Promise, state: PollState) -> End | None:
         run = self._run
         iteration = 0
+        answered_s: float | None = None
         while True:
+            gap = "" if answered_s is None else f" It came {time.monotonic() - answered_s:.1f} s after the one before."
             run.measures.poll()
             run.ledger.polled(promise.number)
             seen, body = self._poll(promise, iteration, state)
@@ -235,7 +251,12 @@ class SdkUser(User):
                 case Deliver():
                     return self._deliver(promise, body)
                 case GiveUp(end, error_class):
-                    run.measures.poll_error(error_class, seen.detail)
+                    example = seen.detail
+                    if end == "lost":
+                        example = f"{self._history(promise)} The last was answered {seen.status}: {seen.detail}.{gap}"
+                    run.measures.poll_error(error_class, example)
+                    if seen.kind is Kind.NOT_A_RESULT:
+                        run.broken_contract(seen.detail)
                     return End.LOST if end == "lost" else End.FAILED
                 case Resubmit():
                     run.measures.poll_error("poll 410", seen.detail)
@@ -244,6 +265,7 @@ class SdkUser(User):
                     if cause == "error":
                         run.measures.poll_error(_poll_error_class(seen), seen.detail)
                     run.measures.re_poll(cause)
+                    answered_s = time.monotonic()
                     gevent.sleep(delay_s)
                     state = next_state
             iteration += 1
@@ -262,6 +284,7 @@ class SdkUser(User):
             return Seen(Kind.TIMED_OUT), b""
         except ConnectionFailedError as error:
             self._fire("poll", sent_s, 0, f"poll: {error}")
+            self._run.own_limit(error)
             return Seen(Kind.DISCONNECTED, 0, str(error)), b""
         seen = tinker.seen_in(reply.status, reply.content_type, reply.body)
         elapsed_s = time.monotonic() - sent_s

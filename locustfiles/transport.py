@@ -13,6 +13,7 @@ events that a ledger makes superfluous.
 
 from __future__ import annotations
 
+import errno
 import select
 import time
 from collections.abc import Mapping
@@ -37,8 +38,19 @@ class TimedOutError(Exception):
     """No complete answer came within the time that the client gives it."""
 
 
+# What this process has run out of, by the system's error: local ports, and open files of its own or of the machine.
+_OWN_LIMITS = {errno.EADDRNOTAVAIL: "client_ports", errno.EMFILE: "client_files", errno.ENFILE: "client_files"}
+
+
 class ConnectionFailedError(Exception):
-    """Refused, reset, closed early, or an answer that is not HTTP. ``str()`` is low-cardinality."""
+    """Refused, reset, closed early, or an answer that is not HTTP. ``str()`` is low-cardinality.
+
+    own_limit: ``client_ports`` or ``client_files`` when it was this process that had none left.
+    """
+
+    def __init__(self, text: str, own_limit: str | None = None) -> None:
+        super().__init__(text)
+        self.own_limit = own_limit
 
 
 class Reply(NamedTuple):
@@ -109,7 +121,8 @@ class Transport:
             with gevent.Timeout(timeout_s, TimedOutError):
                 return self._exchange(request)
         except (OSError, HTTPParseError) as error:
-            raise ConnectionFailedError(_low_cardinality(error)) from error
+            limit = _OWN_LIMITS.get(error.errno or 0) if isinstance(error, OSError) else None
+            raise ConnectionFailedError(_low_cardinality(error), limit) from error
 
     def _exchange(self, request: bytes) -> Reply:
         connection = self._pool.get_socket()

@@ -20,7 +20,7 @@ def judge(
     fail: a future failed, was lost, doubled or foreign, or not every submitted future was delivered; a threshold is
     broken, or stopped the run.
     """
-    invalid = [*_not_whole(facts), *_saturated(load), *_unverified(facts)]
+    invalid = [*_not_whole(facts), *_own_limits(facts), *_saturated(load), *_unverified(facts)]
     if facts.ended is not None:
         invalid += _irreconcilable(facts, target.results_served, engine.finished)
     if facts.ended != "aborted":  # what a run that was stopped early has not measured no longer matters
@@ -48,6 +48,19 @@ def _not_whole(facts: LoadFacts) -> list[str]:
     if facts.ended == "cut":
         return [facts.cut_reason or "The run was cut short."]
     return []
+
+
+def _own_limits(facts: LoadFacts) -> list[str]:
+    """The load ran out of something of its own."""
+    remedies = {
+        "client_ports": "local ports: lower --outstanding, or widen net.ipv4.ip_local_port_range",
+        "client_files": "open files: lower --outstanding, add --processes, or raise the limit (ulimit -Hn)",
+    }
+    return [
+        f"{error.count:,} requests failed for want of the load's own {remedies[error.name]}."
+        for error in facts.errors
+        if error.name in remedies
+    ]
 
 
 def _saturated(load: LoadUse) -> list[str]:

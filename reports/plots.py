@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -14,9 +15,11 @@ from reports.percentile_axis import PERCENTILES, label_percentiles, percentile_l
 from reports.percentiles import curve
 from reports.retention import predicted_retention
 from reports.schema import ResourceRow, RunDocument, TimelineRow
+from reports.series import climb, column, measured
 from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
+_CPU_OVER_S, _CPU_RESULTS = 10.0, 20  # a point of CPU per result: over so long, and of so many results at least
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
 # What the time of a future is spent on, and what its requests take.
 _PHASES = {"submit": GREY, "work": GREEN, "unfetched": ORANGE, "delivery": PURPLE, "future": BLUE}
@@ -45,6 +48,8 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
             _cpu(document, load, observed),
             _delays(load, observed),
         ]
+    if len(timeline) > 1 and len(resources) > 1 and (by_outstanding := _cpu_by_outstanding(load, observed)):
+        drawn.append(by_outstanding)
     if document.latency_s:
         drawn += [_latency(document), _requests(document)]
     if len(resources) > 1:
@@ -157,6 +162,35 @@ def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:
         "CPU",
         "One event loop cannot use more than one core: a line that stays near 1 is a process at its limit.",
         draw("cpu", fill),
+    )
+
+
+def _cpu_by_outstanding(load: Series, observed: Series) -> Plot | None:
+    """None when it was not measured, or there was no change in the number outstanding worth a plot."""
+    times, cpu = measured(observed.monotonic_s, column(observed.rows, "target_cpu_s"))
+    if times.size < 2:
+        return None
+    steps = np.arange(max(times[0], load.monotonic_s[0]), min(times[-1], load.monotonic_s[-1]), _CPU_OVER_S)
+    delivered = np.diff(np.interp(steps, load.monotonic_s, column(load.rows, "delivered")))
+    spent = np.diff(np.interp(steps, times, climb(cpu)))
+    outstanding = np.interp(steps, load.monotonic_s, column(load.rows, "outstanding"))[1:]
+    enough = delivered >= _CPU_RESULTS
+    if enough.sum() < 2:
+        return None
+
+    def fill(axes: Axes) -> None:
+        points = outstanding[enough], 1000 * spent[enough] / delivered[enough]
+        axes.scatter(*points, s=9, color=BLUE, alpha=0.6, linewidths=0)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("futures outstanding")
+        axes.set_ylabel("target's CPU a result (ms)")
+
+    return Plot(
+        "CPU per result against outstanding",
+        "Level points are a server that does the same for each result, however many wait. Points that rise with the "
+        "number outstanding are one that looks through all that wait, again and again.",
+        draw("cpu-by-outstanding", fill),
     )
 
 

@@ -47,7 +47,7 @@ def test_the_page_refers_to_nothing_outside_itself(main_job: Run) -> None:
     engine = msgspec.structs.replace(facts.engine, url="the engine")
     text = render((msgspec.structs.replace(facts, target=target, engine=engine), timeline, resources))
     page = refers_to_nothing_outside_itself(text)
-    assert page.elements.count("svg") == 9
+    assert page.elements.count("svg") == 10
 
 
 def test_what_comes_from_elsewhere_is_escaped(hostile_run: Run) -> None:
