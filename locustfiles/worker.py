@@ -134,7 +134,7 @@ class WorkerRun:
         self._not_results += 1
         if self._not_results >= CONTRACT_TRIES and not self.ledger.counts().delivered:
             self.fail(
-                f"The contract is broken: the first {self._not_results} futures were answered 200, without a result that "
+                f"The contract is broken: the first {self._not_results} futures were answered 200, with no result that "
                 f"this client can read: {detail[:200]!r}."
             )
 
