@@ -15,7 +15,7 @@ from reports.percentile_axis import PERCENTILES, label_percentiles, percentile_l
 from reports.percentiles import curve
 from reports.retention import predicted_retention
 from reports.schema import ResourceRow, RunDocument, TimelineRow
-from reports.series import climb, column, measured
+from reports.series import Column, climb, column, measured
 from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
@@ -135,15 +135,25 @@ def _memory(
         if memory is not None and memory.from_s is not None and memory.to_s is not None:
             window = (memory.from_s / observed.axis.unit_s, memory.to_s / observed.axis.unit_s)
             axes.axvspan(*window, color=GREY, alpha=0.12, linewidth=0, label="judged for growth")
+        observed.line(axes, "target_cgroup_bytes", PURPLE, "its control group", 1 / _GIGABYTE)
+        for restart_s in _restarts(observed):
+            axes.axvline(restart_s, color=ORANGE, linestyle=":", linewidth=1)
         axes.set_ylim(bottom=0)
         observed.axis.label(axes, "GB (10⁹ bytes)")
 
     return Plot(
         "Memory of the target",
         "RSS should follow what the target was idle at plus the results it must still keep. A gap that grows is memory "
-        "held for something else.",
+        "held for something else. Dotted: the target was started again.",
         draw("memory", fill),
     )
+
+
+def _restarts(observed: Series) -> Column:
+    """When another process was first seen in the target's place."""
+    times, restarts = measured(observed.times, column(observed.rows, "target_restarts"))
+    moments: Column = times[1:][np.diff(restarts) > 0]
+    return moments
 
 
 def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:

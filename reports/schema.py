@@ -192,6 +192,8 @@ class ResourceRow(msgspec.Struct, frozen=True, kw_only=True):
     target_cpu_s: float | None = None
     target_fds: int | None = None
     target_threads: int | None = None
+    target_cgroup_bytes: int | None = None
+    target_restarts: int | None = None  # seen by the observer, of a target that it knows by port or command line
     target_outstanding: int | None = None
     target_held_bytes: int | None = None
     target_results_served: int | None = None
