@@ -11,7 +11,7 @@ from tests.integration.test_soak import Ports, small, soak
 
 
 def test_a_few_slots_that_many_wait_for_are_the_limit(tmp_path: Path, free_port: Ports) -> None:
-    load = ["--requests", "800", "--slots", "20", "--service-time", "fixed:200ms"]
+    load = ["--requests", "1200", "--outstanding", "300", "--slots", "100", "--service-time", "fixed:1s"]
     code, run, printed = soak(tmp_path / "run", *small(free_port), *load)
     assert code == 0, printed
     assert run["limited_by"] == "engine", run["limits"]
