@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -17,10 +18,11 @@ from locustfiles.measures import Totals, WorkerReport, merged_histograms, total
 from locustfiles.processes import ProcessError
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
+from reports.aborting import stopped_by
 from reports.conclude import conclude
 from reports.restarts import RestartWatch
 from reports.run_folder import RunFolder, RunFolderError
-from reports.schema import LoadFacts, ResourceRow, RunDocument, RunEvent, TimelineRow
+from reports.schema import Ended, InjectedFault, LoadFacts, ResourceRow, RunDocument, RunEvent, TimelineRow
 
 TICK_S = 1.0
 CHECKPOINT_EVERY_TICKS = 5
@@ -73,8 +75,10 @@ class Controller:
         self.folder = RunFolder.create(Path(settings.run_dir) if settings.run_dir else default)
         self._reports: dict[int, WorkerReport] = {}
         self._cut_reason: str | None = None
+        self._abort_reason: str | None = None
         self._notes: list[str] = []
         self._events: list[RunEvent] = []
+        self._injected: list[InjectedFault] | None = None
         self._engine_held = settings.hold_engine
         self._hurry = Event()
         self._ending = self._finishing = False
@@ -84,6 +88,7 @@ class Controller:
         self._ended_s: float | None = None
         self.folder.checkpoint(self._facts(None))
         self._stack = Stack(settings, self.folder)
+        self._first_resource = self.folder.last_resource()
         self._started_s = time.monotonic()  # the processes are up: from here on it counts
         self._heard_s = dict.fromkeys(range(workers), self._started_s)
         self._greenlet = gevent.spawn(self._keep_records)
@@ -154,7 +159,7 @@ class Controller:
                 if self._show is not None:
                     self._show(Tick(previous, row, resource, self._reports.values()))
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
-                    self.folder.checkpoint(self._facts(None))
+                    self._checkpoint()
                 if self._engine_held and facts.all_accepted(totals, self._settings):
                     self._release_engine(totals)
                 if not self._ending and self._over():
@@ -162,6 +167,15 @@ class Controller:
                 previous = row
                 ticks += 1
             timeline.write(facts.timeline_row(self._totals(), time.monotonic(), time.time()))
+
+    def _checkpoint(self) -> None:
+        now = self._facts(None)
+        self.folder.checkpoint(now)
+        last = self.folder.last_resource()
+        observed = [row for row in (self._first_resource, last) if row is not None]
+        if not self._ending and (broken := stopped_by(now, observed)) is not None:
+            self._abort_reason = f"The run was stopped after {now.duration_s:.0f} s, as {broken}"
+            self._end_test()
 
     def _release_engine(self, totals: Totals) -> None:
         self._notes.append(facts.held_note(totals, time.monotonic() - self._started_s, self.folder.resources()))
@@ -192,22 +206,32 @@ class Controller:
             self._hurry.set()
             return cast(RunDocument, self._document.get())
         self._finishing = self._ending = True
-        if self._cut_reason is None:
+        if self._abort_reason is not None:
+            self._drain(0.0)
+        elif self._cut_reason is None:
             self._cut_reason = self._reason_of_stop()
             self._drain(self._settings.drain_s)
         else:  # something has died, and what is outstanding will not end
             self._drain(0.0)
         self._ended_s = self._ended_s or time.monotonic()
+        if self._cut_reason is None and self._abort_reason is None:
+            self._settle()
         self._drained.set()
         self._greenlet.join()
+        self._injected = self._stack.injected_faults()
         self._stack.stop()
         try:
-            document = conclude(self.folder, self._facts("complete" if self._cut_reason is None else "cut"))
+            document = conclude(self.folder, self._facts(self._how_it_ended()))
         except RunFolderError as error:
             self._document.set_exception(error)
             raise
         self._document.set(document)
         return document
+
+    def _how_it_ended(self) -> Ended:
+        if self._cut_reason is not None:
+            return "cut"
+        return "complete" if self._abort_reason is None else "aborted"
 
     def _reason_of_stop(self) -> str | None:
         """Why a run that is being stopped is cut short; None when it has done what it was asked to do."""
@@ -235,12 +259,17 @@ class Controller:
             self._hurry.clear()
             self._wait_for_workers(LAST_REPORTS_WITHIN_S)
 
+    def _settle(self) -> None:
+        """Let the observer see what the target gives back when it has nothing more to do; Ctrl-C ends the wait."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._hurry.wait(self._settings.settle_s)
+
     def _wait_for_workers(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         while not self._all_workers_finished() and time.monotonic() < deadline_s and not self._hurry.wait(0.1):
             pass
 
-    def _facts(self, ended: Literal["complete", "cut"] | None) -> LoadFacts:
+    def _facts(self, ended: Ended | None) -> LoadFacts:
         totals = self._totals()
         return LoadFacts(
             name=self._settings.run_name,
@@ -258,8 +287,9 @@ class Controller:
             workers=[self._reports[worker].use for worker in sorted(self._reports)],
             verification="shape" if self._settings.engine is None else "corpus",
             ended=ended,
-            cut_reason=self._cut_reason,
+            cut_reason=self._cut_reason or self._abort_reason,
             notes=self._notes,
+            injected=self._injected,
             thresholds=self._settings.thresholds,
             events=list(self._events),
         )

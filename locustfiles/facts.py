@@ -66,7 +66,9 @@ def workload(settings: Settings) -> Workload:
 def target(settings: Settings) -> TargetSettings:
     server = settings.server
     if server is None:
-        return TargetSettings(url=settings.target_url)
+        return TargetSettings(
+            url=settings.target_url, retrieved_ttl_s=settings.retrieved_ttl_s, acknowledged=settings.polls_sessions
+        )
     return TargetSettings(
         url=settings.target_url,
         retrieved_ttl_s=server.retrieved_ttl_s,

@@ -83,6 +83,9 @@ class Ledger:
             self._polls[number] = polls + 1
         return polls > 0
 
+    def polls(self, number: int) -> int:
+        return self._polls[number]
+
     def verified(self) -> None:
         self._verified += 1
 

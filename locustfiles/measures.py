@@ -21,7 +21,10 @@ from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
 
 # Latencies are recorded in microseconds, from 1 us to 24 h, to three significant digits.
 HIGHEST_US = 24 * 3600 * 1_000_000
-LATENCIES = ("submit", "first_poll", "poll", "session_poll", "future", "lateness")
+LATENCIES = (
+    *("submit", "work", "unfetched", "delivery", "future"),
+    *("first_poll", "poll", "session_poll", "lateness"),
+)
 
 # Names of errors may hold words of the server's, which need not be few.
 MAX_ERROR_CLASSES = 100

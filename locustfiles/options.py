@@ -102,6 +102,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add(
         load,
+        "--settle",
+        type=parse_duration,
+        default=0.0,
+        metavar="TIME",
+        help="how long to watch the target on after the load has ended, to see what memory it gives back: its "
+        "--retrieved-ttl and a minute more",
+    )
+    _add(
+        load,
         "--threshold",
         action="append",
         default=[],
@@ -160,9 +169,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         server,
         "--retrieved-ttl",
         type=parse_duration,
-        default=300.0,
+        default=None,
         metavar="TIME",
-        help="how long it keeps a delivered result",
+        help="how long it keeps a delivered result (300s); with --host, how long yours does, to judge its memory by",
     )
     _add(
         server,

@@ -16,6 +16,7 @@ from locustfiles.byte_budget import ByteBudget
 from locustfiles.ledger import End
 from locustfiles.lengths import JobLengths
 from locustfiles.patience import BillingPause, Rejections
+from locustfiles.phases import phases
 from locustfiles.polling import Deliver, GiveUp, Kind, PollAgain, PollState, Resubmit, Seen, Step, next_step
 from locustfiles.preset import CUSTOM, Preset
 from locustfiles.protocols import tinker
@@ -35,12 +36,13 @@ from locustfiles.worker import Start, WorkerRun, current_run
 
 SESSION_TIMEOUT_S = 10.0
 SESSION_ATTEMPTS = 5
+ABANDONED = "abandoned: outstanding when the run ended"
 
 
 class Promise(NamedTuple):
     """An accepted future: its number here and its id there, what was asked, and the submit's latency in seconds.
 
-    sequence_ids: how many of them came with the future's id.
+    accepted_s: when its id came. sequence_ids: how many of them came with it.
     """
 
     number: int
@@ -49,6 +51,7 @@ class Promise(NamedTuple):
     seed: int
     lengths: JobLengths
     submit_s: float
+    accepted_s: float
 
 
 class SdkUser(User):
@@ -164,7 +167,9 @@ class SdkUser(User):
                 self._run.measures.latency("submit", submitted_s - began_s)
                 self._run.ledger.accepted(accepted.request_id)
                 sequence_ids = len(accepted.sample_sequence_ids or ())
-                promise = Promise(number, accepted.request_id, sequence_ids, seed, lengths, submitted_s - began_s)
+                promise = Promise(
+                    number, accepted.request_id, sequence_ids, seed, lengths, submitted_s - began_s, submitted_s
+                )
                 if self._session_poller is None:
                     end = self._poll_to_the_end(promise, PollState())
                 else:
@@ -227,6 +232,7 @@ class SdkUser(User):
         except TimedOutError:
             status, detail, answer = NO_ANSWER, f"no answer within {timeout_s:.0f} s", b""
         except ConnectionFailedError as error:
+            self._run.own_limit(error)
             status, detail, answer = NO_ANSWER, str(error), b""
         answered = 200 <= status < 300
         if answered:
@@ -249,14 +255,25 @@ class SdkUser(User):
 
     def _poll_to_the_end(self, promise: Promise, state: PollState) -> End | None:
         """Poll until the future has ended; None when it has to be submitted again."""
-        with ExitStack() as held:
-            return self._poll_and_hold(promise, state, held)
+        try:
+            with ExitStack() as held:
+                return self._poll_on(promise, state, held)
+        except gevent.GreenletExit:  # the run is over
+            self._run.measures.error(ABANDONED, self._history(promise))
+            raise
 
-    def _poll_and_hold(self, promise: Promise, state: PollState, held: ExitStack) -> End | None:
+    def _history(self, promise: Promise) -> str:
+        polls = self._run.ledger.polls(promise.number)
+        since_s = time.monotonic() - promise.accepted_s
+        return f"Future {promise.request_id} was outstanding for {since_s:.1f} s, and had {polls} polls."
+
+    def _poll_on(self, promise: Promise, state: PollState, held: ExitStack) -> End | None:
         """held: where the bytes of a result that is on its way belong."""
         run = self._run
         iteration = 0
+        answered_s: float | None = None
         while True:
+            gap = "" if answered_s is None else f" It came {time.monotonic() - answered_s:.1f} s after the one before."
             run.measures.poll()
             run.ledger.polled(promise.number)
             seen, body = self._poll(promise, iteration, state)
@@ -268,7 +285,12 @@ class SdkUser(User):
                 case Deliver():
                     return self._deliver(promise, body)
                 case GiveUp(end, error_class):
-                    run.measures.poll_error(error_class, seen.detail)
+                    example = seen.detail
+                    if end == "lost":
+                        example = f"{self._history(promise)} The last was answered {seen.status}: {seen.detail}.{gap}"
+                    run.measures.poll_error(error_class, example)
+                    if seen.kind is Kind.NOT_A_RESULT:
+                        run.broken_contract(seen.detail)
                     return End.LOST if end == "lost" else End.FAILED
                 case Resubmit():
                     run.measures.poll_error("poll 410", seen.detail)
@@ -279,6 +301,7 @@ class SdkUser(User):
                     run.measures.re_poll(cause)
                     if seen.kind is Kind.METADATA:
                         held.enter_context(self._response_bytes.of(seen.payload_bytes))
+                    answered_s = time.monotonic()
                     gevent.sleep(delay_s)
                     state = next_state
             iteration += 1
@@ -297,6 +320,7 @@ class SdkUser(User):
             return Seen(Kind.TIMED_OUT), b""
         except ConnectionFailedError as error:
             self._fire("poll", sent_s, 0, f"poll: {error}")
+            self._run.own_limit(error)
             return Seen(Kind.DISCONNECTED, 0, str(error)), b""
         seen = tinker.seen_in(reply.status, reply.content_type, reply.body)
         if 200 <= reply.status < 300:
@@ -307,6 +331,10 @@ class SdkUser(User):
         self._run.measures.latency("poll", elapsed_s)
         if iteration == 0:
             self._run.measures.latency("first_poll", elapsed_s)
+        if seen.kind is Kind.RESULT:
+            spent = phases(reply.server_timing, time.monotonic() - promise.accepted_s, reply.body_s)
+            for phase, seconds in spent.items():
+                self._run.measures.latency(phase, seconds)
         again = seen.kind in (Kind.TRY_AGAIN, Kind.METADATA) or seen.status == 408
         failure = None if again or seen.kind is Kind.RESULT else _poll_error_class(seen)
         self._fire("poll (try again)" if again else "poll", sent_s, len(reply.body), failure)

@@ -23,6 +23,7 @@ from reports.schema import Stage
 from reports.threshold_files import asked_thresholds
 from reports.thresholds import ThresholdError
 
+RETRIEVED_TTL_S = 300.0  # how long the server that we start keeps a delivered result, unless it is told otherwise
 SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
 PROTOCOLS = ("tinker", "tinker-sessions")
 
@@ -99,6 +100,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str | None
     observe: str
     drain_s: float
+    settle_s: float
+    retrieved_ttl_s: float | None  # None: not known, as the target is not ours
     thresholds: list[str]
     hold_engine: bool
     target_url: str
@@ -152,6 +155,8 @@ def settings_from(options: argparse.Namespace) -> Settings:
         run_dir=options.run_dir or None,
         observe=_observe(options.observe, their_url),
         drain_s=options.drain,
+        settle_s=options.settle,
+        retrieved_ttl_s=server.retrieved_ttl_s if server else options.retrieved_ttl,
         thresholds=_thresholds(options),
         hold_engine=options.hold_engine,
         target_url=their_url or (server.url if server else ""),
@@ -310,7 +315,7 @@ def _server(options: argparse.Namespace) -> ServerSettings:
     return ServerSettings(
         port=options.server_port,
         poll_hold_s=options.poll_hold,
-        retrieved_ttl_s=options.retrieved_ttl,
+        retrieved_ttl_s=RETRIEVED_TTL_S if options.retrieved_ttl is None else options.retrieved_ttl,
         completed_ttl_s=options.completed_ttl,
         extra_args=_words("--server-args", options.server_args),
     )

@@ -7,6 +7,8 @@ import urllib.request
 from locustfiles.processes import Process, ProcessError
 from locustfiles.settings import SWEEP_INTERVAL_S, EngineSettings, ServerSettings, Settings
 from reports.run_folder import RunFolder
+from reports.schema import InjectedFault
+from reports.scrape import injected_faults
 
 ENGINE = "mock engine"
 SERVER = "server under test"
@@ -66,6 +68,10 @@ class Stack:
         """The engine, held from its start, answers what has waited and all that comes. Raises ProcessError."""
         if self._engine is not None:
             _tell(self._engine, "release")
+
+    def injected_faults(self) -> list[InjectedFault] | None:
+        """What the engine has injected so far; None when it is not ours, or has died."""
+        return None if self._engine is None else injected_faults(f"{self._engine.url}/metrics")
 
     def _named(self, name: str) -> Process:
         return next(process for process in self._processes if process.name == name)

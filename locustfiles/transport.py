@@ -13,7 +13,9 @@ events that a ledger makes superfluous.
 
 from __future__ import annotations
 
+import errno
 import select
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -36,14 +38,29 @@ class TimedOutError(Exception):
     """No complete answer came within the time that the client gives it."""
 
 
+# What this process has run out of, by the system's error: local ports, and open files of its own or of the machine.
+_OWN_LIMITS = {errno.EADDRNOTAVAIL: "client_ports", errno.EMFILE: "client_files", errno.ENFILE: "client_files"}
+
+
 class ConnectionFailedError(Exception):
-    """Refused, reset, closed early, or an answer that is not HTTP. ``str()`` is low-cardinality."""
+    """Refused, reset, closed early, or an answer that is not HTTP. ``str()`` is low-cardinality.
+
+    own_limit: ``client_ports`` or ``client_files`` when it was this process that had none left.
+    """
+
+    def __init__(self, text: str, own_limit: str | None = None) -> None:
+        super().__init__(text)
+        self.own_limit = own_limit
 
 
 class Reply(NamedTuple):
+    """An answer. server_timing: the header of that name; body_s: from the end of the headers to that of the body."""
+
     status: int
     content_type: str
     body: bytes
+    server_timing: str = ""
+    body_s: float = 0.0
 
 
 class _Pool(ConnectionPool):
@@ -104,7 +121,8 @@ class Transport:
             with gevent.Timeout(timeout_s, TimedOutError):
                 return self._exchange(request)
         except (OSError, HTTPParseError) as error:
-            raise ConnectionFailedError(_low_cardinality(error)) from error
+            limit = _OWN_LIMITS.get(error.errno or 0) if isinstance(error, OSError) else None
+            raise ConnectionFailedError(_low_cardinality(error), limit) from error
 
     def _exchange(self, request: bytes) -> Reply:
         connection = self._pool.get_socket()
@@ -115,14 +133,20 @@ class Transport:
             raise
         # From here on the response gives the connection back: to the pool when read whole, else closed.
         response = HTTPSocketPoolResponse(connection, self._pool, block_size=BLOCK_BYTES, method="POST")
+        began_s = time.monotonic()
         body = response.read()
+        body_s = time.monotonic() - began_s
         if not response.message_complete:
             raise ConnectionResetError("closed in the body")
-        content_type = response.get("content-type")
-        return Reply(response.status_code, content_type if isinstance(content_type, str) else "", body)
+        content_type, server_timing = response.get("content-type"), response.get("server-timing")
+        return Reply(response.status_code, _text(content_type), body, _text(server_timing), body_s)
 
     def close(self) -> None:
         self._pool.close()
+
+
+def _text(header: object) -> str:
+    return header if isinstance(header, str) else ""
 
 
 def _header_lines(headers: Mapping[str, str]) -> bytes:

@@ -19,13 +19,16 @@ from locustfiles.measures import Measures, UseMeter, WorkerReport
 from locustfiles.pacing import Places, Timetable
 from locustfiles.settings import Settings, connections
 from locustfiles.stages import length_s, outstanding_at
-from locustfiles.transport import Transport
+from locustfiles.transport import ConnectionFailedError, Transport
 from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
 from mockengine.corpus import Corpus
 
 # Tens of thousands of live greenlets make the collector's full passes long; what a future leaves behind is freed by
 # reference counts alone, so only young objects are looked at, a few at a time.
 GC_THRESHOLDS = (5_000, 10, 1_000)
+
+# So many futures without a result in the beginning are no accident.
+CONTRACT_TRIES = 3
 
 # How often a number outstanding that changes is followed.
 STAGE_STEP_S = 0.1
@@ -68,6 +71,7 @@ class WorkerRun:
         self._draining = False
         self._all_ended = Event()
         self._fatal: str | None = None
+        self._not_results = 0
         if self.ledger.size == 0:
             self._all_ended.set()
         gc.collect()
@@ -123,6 +127,20 @@ class WorkerRun:
     def fail(self, reason: str) -> None:
         """This worker can't go on."""
         self._fatal = self._fatal or reason
+
+    def broken_contract(self, detail: str) -> None:
+        """A future ended with a 200 that holds no result. When the first few all do, the others need not be tried."""
+        self._not_results += 1
+        if self._not_results >= CONTRACT_TRIES and not self.ledger.counts().delivered:
+            self.fail(
+                f"The contract is broken: the first {self._not_results} futures were answered 200, with no result that "
+                f"this client can read: {detail[:200]!r}."
+            )
+
+    def own_limit(self, error: ConnectionFailedError) -> None:
+        """What this process ran out of says nothing of the target."""
+        if error.own_limit is not None:
+            self.measures.error(error.own_limit, str(error))
 
     def drain(self) -> None:
         """Begin no more futures."""

@@ -1,4 +1,4 @@
-"""The command line: ``python -m reports observe``, ``render``, ``check``, ``compare`` and ``experiment``."""
+"""The command line: ``python -m reports observe``, ``merge``, ``render``, ``check``, ``compare`` and ``experiment``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from reports.errors import RunFolderError, explained
 from reports.exit_codes import EXIT_CODES, EXIT_USAGE
-from reports.processes import ProcessNotFoundError, find_process
+from reports.processes import ProcessNotFoundError
 from reports.quantities import QUANTITIES
+from reports.rows import RESOURCES_CSV
 from reports.thresholds import STATES, ThresholdError
 
 
@@ -20,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "observe": _observe,
+        "merge": _merge,
         "render": _render,
         "check": _check,
         "compare": _compare,
@@ -42,13 +44,33 @@ def _parser() -> argparse.ArgumentParser:
         description="Sample memory, CPU, files and metrics of a target and its engine into a CSV file, until SIGTERM, "
         "Ctrl-C or the end of the process that started this one.",
     )
-    observe.add_argument("--target", metavar="pid:N|port:N", help="the process to watch, by id or by listening port")
+    target = observe.add_mutually_exclusive_group()
+    target.add_argument("--target", metavar="pid:N|port:N|cmdline:TEXT", help="the process to watch")
+    for name, metavar, text in (
+        ("pid", "N", "its id"),
+        ("port", "N", "a port that it listens on"),
+        ("cmdline", "TEXT", "a part of its command line"),
+    ):
+        target.add_argument(
+            f"--{name}", dest="target", metavar=metavar, type=f"{name}:{{}}".format, help=f"the process by {text}"
+        )
     observe.add_argument("--target-metrics", metavar="URL", type=_url, help="the target's Prometheus page")
     observe.add_argument("--canary", metavar="URL", type=_url, help="a page to time, such as the health check")
     observe.add_argument("--engine-pid", metavar="N", type=int, help="the engine's process")
     observe.add_argument("--engine-metrics", metavar="URL", type=_url, help="the engine's Prometheus page")
     observe.add_argument("--interval", metavar="TIME", type=_seconds, default=1.0, help="default 1s")
-    observe.add_argument("--out", metavar="FILE", type=Path, required=True, help="the CSV file to make")
+    observe.add_argument(
+        "--out", metavar="FILE", type=Path, required=True, help="the .csv file to make, or a directory for it"
+    )
+
+    merge = commands.add_parser(
+        "merge",
+        help="put what an observer saw beside a run, by time, into its folder",
+        description="Put what python -m reports observe --out DIR saw on the target's machine into a run's folder, by "
+        "the two machines' clocks of the day, and make its reports anew.",
+    )
+    merge.add_argument("run", metavar="RUN", type=Path, help="the run folder")
+    merge.add_argument("observed", metavar="DIR", type=Path, help="what the observer wrote")
 
     render = commands.add_parser(
         "render", help="judge a run folder again and make its report.html anew", description="Make a run's report anew."
@@ -93,13 +115,31 @@ def _observe(options: argparse.Namespace) -> int:
     from reports.observer import Observed, observe
 
     observed = Observed(
-        target_pid=find_process(options.target) if options.target else None,
+        target=options.target,
         target_metrics=options.target_metrics,
         canary=options.canary,
         engine_pid=options.engine_pid,
         engine_metrics=options.engine_metrics,
     )
-    observe(observed, options.out, options.interval)
+    out: Path = options.out
+    if out.suffix != ".csv":
+        with explained(f"cannot make {out}"):
+            out.mkdir(parents=True, exist_ok=True)
+        out /= RESOURCES_CSV
+    observe(observed, out, options.interval)
+    return 0
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from reports.conclude import render
+    from reports.merge import merge
+    from reports.run_folder import RunFolder
+
+    folder = RunFolder.open(options.run)
+    count = merge(folder, options.observed)
+    document = render(folder)
+    print(f"{count:,} samples merged")
+    print(f"{document.run.verdict}: {folder.report_html}")
     return 0
 
 

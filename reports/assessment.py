@@ -11,6 +11,7 @@ import numpy as np
 
 from reports.judge import judge
 from reports.limits import is_saturated, limit_rules, utilisation
+from reports.memory_verdict import memory_verdict
 from reports.percentiles import percentiles
 from reports.retention import predicted_retention
 from reports.schema import (
@@ -47,7 +48,7 @@ def assess(
     load = _load_use(facts)
     slots = facts.engine.slots if facts.engine else None
     use = utilisation(resources, steady or observed.run, slots)
-    target = _target_use(facts, timeline, observed)
+    target = _target_use(facts, timeline, resources, observed)
     engine = _engine_use(facts, observed, slots, use.engine)
     rules = limit_rules(load, use, facts.workload.arrivals)
     limited_by, why = _first_that_holds(rules)
@@ -76,6 +77,7 @@ def assess(
         limits=rules,
         environment=environment,
         facts=facts,
+        memory=memory_verdict(facts, timeline, resources, steady, target.rss_idle_bytes),
     )
     return _judged(document)
 
@@ -175,8 +177,10 @@ def _load_use(facts: LoadFacts) -> LoadUse:
     )
 
 
-def _target_use(facts: LoadFacts, timeline: Sequence[TimelineRow], observed: _Observed) -> TargetUse:
-    retention = predicted_retention(timeline, facts.target)
+def _target_use(
+    facts: LoadFacts, timeline: Sequence[TimelineRow], resources: Sequence[ResourceRow], observed: _Observed
+) -> TargetUse:
+    retention = predicted_retention(timeline, facts.target, resources)
     cpu_s = observed.growth("target_cpu_s")
     canaries = observed.samples("canary_s")
     canary_failures = observed.growth("canary_failures")

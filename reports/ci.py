@@ -50,6 +50,8 @@ def summary(run: RunDocument) -> str:
     lines += [f"- {_plain(reason)}" for reason in run.run.reasons]
     if run.limited_by is not None:
         lines += ["", f"Limited by: {run.limited_by}. {_plain(run.limited_by_why)}"]
+    if run.memory is not None and run.memory.conclusion is not None:
+        lines += ["", f"Memory: {run.memory.conclusion}. {_plain(run.memory.why)}"]
     if run.thresholds:
         rows = [(result.text, STATES[result.holds], result.found) for result in run.thresholds]
         lines += _table(("threshold", "", "found"), rows)

@@ -25,10 +25,17 @@ def size(bytes_: float | None) -> str:
     """A size in decimal units (1 GB is 10**9 bytes), as thresholds and disks state it."""
     if bytes_ is None:
         return NOT_MEASURED
+    if bytes_ < 0:
+        return f"-{size(-bytes_)}"
     for unit, factor, digits in (("GB", 1e9, 2), ("MB", 1e6, 0), ("kB", 1e3, 0)):
         if bytes_ >= factor:
             return f"{bytes_ / factor:.{digits}f} {unit}"
     return f"{bytes_:.0f} B"
+
+
+def exact_size(bytes_: float) -> str:
+    """A size to the byte."""
+    return f"{bytes_:,.0f} B"
 
 
 def seconds(value: float | None) -> str:

@@ -18,13 +18,16 @@ def judge(
     verified; the counts of load, target and engine do not add up (a count that is None was not measured and is not
     compared); what a threshold speaks of was not measured.
     fail: a future failed, was lost, doubled or foreign, or not every submitted future was delivered; a threshold is
-    broken.
+    broken, or stopped the run.
     """
-    invalid = [*_not_whole(facts), *_saturated(load), *_unverified(facts)]
+    invalid = [*_not_whole(facts), *_own_limits(facts), *_saturated(load), *_unverified(facts)]
     if facts.ended is not None:
         invalid += _irreconcilable(facts, target.results_served, engine.finished)
-    invalid += unmeasured(thresholds)
+    if facts.ended != "aborted":  # what a run that was stopped early has not measured no longer matters
+        invalid += unmeasured(thresholds)
     failed = [*_failed(facts), *broken(thresholds)]
+    if facts.ended == "aborted":
+        failed = [facts.cut_reason or "A threshold stopped the run.", *failed]
     if invalid:
         return "invalid", invalid + failed
     if failed:
@@ -47,6 +50,19 @@ def _not_whole(facts: LoadFacts) -> list[str]:
     return []
 
 
+def _own_limits(facts: LoadFacts) -> list[str]:
+    """The load ran out of something of its own."""
+    remedies = {
+        "client_ports": "local ports: lower --outstanding, or widen net.ipv4.ip_local_port_range",
+        "client_files": "open files: lower --outstanding, add --processes, or raise the limit (ulimit -Hn)",
+    }
+    return [
+        f"{error.count:,} requests failed for want of the load's own {remedies[error.name]}."
+        for error in facts.errors
+        if error.name in remedies
+    ]
+
+
 def _saturated(load: LoadUse) -> list[str]:
     if not load.saturated:
         return []
@@ -56,7 +72,7 @@ def _saturated(load: LoadUse) -> list[str]:
 
 def _unverified(facts: LoadFacts) -> list[str]:
     futures = facts.futures
-    if not futures.delivered and not futures.failed and not futures.lost:
+    if not futures.delivered and not futures.failed and not futures.lost and facts.ended != "aborted":
         return ["No future was delivered, and none failed: there is nothing to judge."]
     unverified = futures.delivered - futures.verified - futures.foreign
     return [f"{unverified:,} delivered results were not verified."] if unverified > 0 else []

@@ -36,6 +36,7 @@ class Utilisation(NamedTuple):
     target_cores: float | None
     target_lag_s: float | None  # the median of the samples' worst loop lags
     machine: float | None  # busy share of all cores
+    engine_waiting: float | None  # the median of the requests that wait for a slot, in the engine or before it
 
 
 def is_saturated(cpu_utilisation: float, lag_p99_s: float) -> bool:
@@ -63,36 +64,47 @@ def utilisation(resources: Sequence[ResourceRow], window: Window, slots: int | N
     occupied = rate("engine_slot_seconds")
     lags = samples("target_loop_lag_max_s")
     machine = samples("machine_cpu_utilisation")
+    waiting = within(times, _waiting_for_a_slot(resources), *window)
     return Utilisation(
         engine=occupied / slots if occupied is not None and slots else None,
         target_cores=rate("target_cpu_s"),
         target_lag_s=float(np.median(lags)) if lags.size else None,
         machine=float(machine.mean()) if machine.size else None,
+        engine_waiting=float(np.median(waiting)) if waiting.size else None,
     )
+
+
+def _waiting_for_a_slot(resources: Sequence[ResourceRow]) -> Column:
+    """Those in the engine's queue, or those pending at the target, which may hold back what there is no slot for."""
+    pending = column(resources, "target_outstanding") - column(resources, "engine_running")
+    return np.fmax(column(resources, "engine_waiting"), pending)
 
 
 def limit_rules(load: LoadUse, use: Utilisation, arrivals: str) -> list[LimitRule]:
     """Every rule with its figure, in order; the first that holds names what limited the run.
 
     The load comes first, because nothing can be said of the rest when it was saturated. The engine comes before the
-    target: a full engine is the intended limit, however busy the target is. Arrivals hold when nothing else does, and
-    everything else was measured.
+    target: a full engine that others wait for is the intended limit, however busy the target is. Arrivals hold when
+    nothing else does, and everything else was measured.
     """
     load_figures = saturation(load.cpu_utilisation, load.lag_p99_s)
     rules = [
         LimitRule(limited_by="load", holds=load.saturated, why=f"{_capital(load_figures)}."),
-        _engine(use.engine),
+        _engine(use.engine, use.engine_waiting),
         _target(use.target_cores, use.target_lag_s),
         _machine(use.machine),
     ]
     return [*rules, _arrivals(rules, arrivals)]
 
 
-def _engine(utilisation: float | None) -> LimitRule:
+def _engine(utilisation: float | None, waiting: float | None) -> LimitRule:
     if utilisation is None:
         return LimitRule(limited_by="engine", holds=None, why="Its occupied slots were not measured.")
     why = f"{100 * utilisation:.1f} % of its slot time was occupied (full: {100 * ENGINE_FULL:.0f} %)."
-    return LimitRule(limited_by="engine", holds=utilisation >= ENGINE_FULL, why=why)
+    if waiting is not None:
+        why += f" Typically {waiting:,.0f} waited for a slot (it is the limit when any do)."
+    holds = utilisation >= ENGINE_FULL and (waiting is None or waiting >= 1)
+    return LimitRule(limited_by="engine", holds=holds, why=why)
 
 
 def _target(cores: float | None, lag_s: float | None) -> LimitRule:

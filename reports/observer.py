@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +16,7 @@ from typing import Any, get_args
 import msgspec
 import psutil
 
-from reports.processes import ProcessSample, ProcessSampler
+from reports.processes import ProcessNotFoundError, ProcessSample, ProcessSampler, find_process
 from reports.rows import RowWriter
 from reports.schema import ResourceRow
 from reports.scrape import ENGINE_METRICS, TARGET_METRICS, Canary, Question, canary, scrape
@@ -23,6 +24,7 @@ from reports.scrape import ENGINE_METRICS, TARGET_METRICS, Canary, Question, can
 # How much of an interval a sample waits for the answers of servers, and how long the last one waits, twice at most.
 _WAIT_SHARE = 0.5
 _LAST_WAIT_S = 2.0
+_LOOK_EVERY_S = 2.0  # for a target that is gone: with many connections, to find a port's owner takes long
 
 # Every Prometheus value is a float; these are counts.
 _WHOLE = frozenset(field.name for field in msgspec.structs.fields(ResourceRow) if int in get_args(field.type))
@@ -31,7 +33,7 @@ _WHOLE = frozenset(field.name for field in msgspec.structs.fields(ResourceRow) i
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """What to watch. Whatever is None is not watched and leaves its cells empty."""
 
-    target_pid: int | None = None
+    target: str | None = None  # as find_process takes it
     target_metrics: str | None = None
     canary: str | None = None
     engine_pid: int | None = None
@@ -65,7 +67,7 @@ class Sampler:
     """Makes one row after the other. Raises ProcessNotFoundError when a process is gone from the start."""
 
     def __init__(self, observed: Observed) -> None:
-        self._target = ProcessSampler(observed.target_pid) if observed.target_pid is not None else None
+        self._target = _Target(observed.target) if observed.target is not None else None
         self._engine = ProcessSampler(observed.engine_pid) if observed.engine_pid is not None else None
         pages = ((observed.target_metrics, TARGET_METRICS), (observed.engine_metrics, ENGINE_METRICS))
         self._scrapes = [Question(partial(scrape, url, wanted)) for url, wanted in pages if url]
@@ -80,7 +82,7 @@ class Sampler:
         fresh = [question.begin() for question in self._scrapes]
         if self._canary:
             self._canary.begin()
-        cells |= _process_cells("target", self._target)
+        cells |= self._target.cells() if self._target else {}
         cells |= _process_cells("engine", self._engine)
         cells["machine_cpu_utilisation"] = psutil.cpu_percent() / 100
         cells["machine_available_bytes"] = psutil.virtual_memory().available
@@ -104,6 +106,26 @@ class Sampler:
             return {"canary_failures": self._canary_failures}
         self._canary_failures += answer.failed
         return {"canary_s": answer.seconds, "canary_failures": self._canary_failures}
+
+
+class _Target:
+    """The target's process, which is looked for again when it is gone, unless it is known by its id alone."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._sampler = ProcessSampler(find_process(where))
+        self._restarts = 0
+        self._look_at = 0.0
+
+    def cells(self) -> dict[str, Any]:
+        cells = _process_cells("target", self._sampler)
+        if not cells and not self._where.startswith("pid:") and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_EVERY_S
+            with suppress(ProcessNotFoundError):
+                self._sampler = ProcessSampler(find_process(self._where))
+                self._restarts += 1
+                cells = _process_cells("target", self._sampler)
+        return cells | {"target_restarts": self._restarts} if cells else {}
 
 
 def _process_cells(who: str, sampler: ProcessSampler | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import jinja2
 import msgspec
 
 from reports import formats
+from reports.fault_table import reconciled
 from reports.headline import headline
 from reports.plots import MARKED_EVENTS, phase_name, plots
 from reports.schema import ResourceRow, RunDocument, TimelineRow
@@ -33,6 +34,7 @@ def render_page(document: RunDocument, timeline: Sequence[TimelineRow], resource
         plots=plots(document, timeline, resources),
         futures=_futures(document),
         reconciliation=_reconciliation(document),
+        faults=reconciled(document),
         settings=settings_of(document),
         states=STATES,
         formats=formats,

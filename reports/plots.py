@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -14,13 +15,17 @@ from reports.percentile_axis import PERCENTILES, label_percentiles, percentile_l
 from reports.percentiles import curve
 from reports.retention import predicted_retention
 from reports.schema import ResourceRow, RunDocument, TimelineRow
-from reports.series import column
+from reports.series import Column, climb, column, measured
 from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
+_CPU_OVER_S, _CPU_RESULTS = 10.0, 20  # a point of CPU per result: over so long, and of so many results at least
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
 MARKED_EVENTS = 40  # more lines than that hide the curves
-_PHASES = {"submit": GREY, "first_poll": GREEN, "poll": ORANGE, "future": BLUE, "lateness": RED}
+# What the time of a future is spent on, and what its requests take.
+_PHASES = {"submit": GREY, "work": GREEN, "unfetched": ORANGE, "delivery": PURPLE, "future": BLUE}
+_REQUESTS = {"first_poll": GREEN, "poll": ORANGE, "session_poll": PURPLE, "lateness": RED}
+_PHASE_NAMES = {"work": "queue and engine", "unfetched": "waiting for the next poll"}
 
 
 class Plot(NamedTuple):
@@ -40,12 +45,14 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
         drawn += [_throughput(document, load), _outstanding(document, load, observed), _re_polls(document, load)]
     if len(resources) > 1:
         drawn += [
-            _memory(document, timeline, observed),
+            _memory(document, timeline, resources, observed),
             _cpu(document, load, observed),
             _delays(document, load, observed),
         ]
+    if len(timeline) > 1 and len(resources) > 1 and (by_outstanding := _cpu_by_outstanding(load, observed)):
+        drawn.append(by_outstanding)
     if document.latency_s:
-        drawn.append(_latency(document))
+        drawn += [_latency(document), _requests(document)]
     if len(resources) > 1:
         drawn.append(_files(document, observed))
     return drawn
@@ -126,26 +133,41 @@ def _re_polls(document: RunDocument, load: Series) -> Plot:
     )
 
 
-def _memory(document: RunDocument, timeline: Sequence[TimelineRow], observed: Series) -> Plot:
-    retention = predicted_retention(timeline, document.facts.target)
+def _memory(
+    document: RunDocument, timeline: Sequence[TimelineRow], resources: Sequence[ResourceRow], observed: Series
+) -> Plot:
+    retention = predicted_retention(timeline, document.facts.target, resources, observed.monotonic_s)
     idle_bytes = document.target.rss_idle_bytes
 
     def fill(axes: Axes) -> None:
         _mark_events(document, observed.axis, axes)
         observed.line(axes, "target_rss_bytes", BLUE, "RSS", 1 / _GIGABYTE)
         if retention is not None and idle_bytes is not None:
-            times = observed.axis.since_start(column(timeline, "monotonic_s"))
-            line(axes, times, (idle_bytes + retention) / _GIGABYTE, RED, "idle + predicted retention")
+            line(axes, observed.times, (idle_bytes + retention) / _GIGABYTE, RED, "idle + predicted retention")
         observed.line(axes, "target_held_bytes", GREEN, "results held", 1 / _GIGABYTE)
+        memory = document.memory
+        if memory is not None and memory.from_s is not None and memory.to_s is not None:
+            window = (memory.from_s / observed.axis.unit_s, memory.to_s / observed.axis.unit_s)
+            axes.axvspan(*window, color=GREY, alpha=0.12, linewidth=0, label="judged for growth")
+        observed.line(axes, "target_cgroup_bytes", PURPLE, "its control group", 1 / _GIGABYTE)
+        for restart_s in _restarts(observed):
+            axes.axvline(restart_s, color=ORANGE, linestyle=":", linewidth=1)
         axes.set_ylim(bottom=0)
         observed.axis.label(axes, "GB (10⁹ bytes)")
 
     return Plot(
         "Memory of the target",
         "RSS should follow what the target was idle at plus the results it must still keep. A gap that grows is memory "
-        "held for something else.",
+        "held for something else. Dotted: the target was started again.",
         draw("memory", fill),
     )
+
+
+def _restarts(observed: Series) -> Column:
+    """When another process was first seen in the target's place."""
+    times, restarts = measured(observed.times, column(observed.rows, "target_restarts"))
+    moments: Column = times[1:][np.diff(restarts) > 0]
+    return moments
 
 
 def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:
@@ -165,6 +187,35 @@ def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:
         "CPU",
         "One event loop cannot use more than one core: a line that stays near 1 is a process at its limit.",
         draw("cpu", fill),
+    )
+
+
+def _cpu_by_outstanding(load: Series, observed: Series) -> Plot | None:
+    """None when it was not measured, or there was no change in the number outstanding worth a plot."""
+    times, cpu = measured(observed.monotonic_s, column(observed.rows, "target_cpu_s"))
+    if times.size < 2:
+        return None
+    steps = np.arange(max(times[0], load.monotonic_s[0]), min(times[-1], load.monotonic_s[-1]), _CPU_OVER_S)
+    delivered = np.diff(np.interp(steps, load.monotonic_s, column(load.rows, "delivered")))
+    spent = np.diff(np.interp(steps, times, climb(cpu)))
+    outstanding = np.interp(steps, load.monotonic_s, column(load.rows, "outstanding"))[1:]
+    enough = delivered >= _CPU_RESULTS
+    if enough.sum() < 2:
+        return None
+
+    def fill(axes: Axes) -> None:
+        points = outstanding[enough], 1000 * spent[enough] / delivered[enough]
+        axes.scatter(*points, s=9, color=BLUE, alpha=0.6, linewidths=0)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("futures outstanding")
+        axes.set_ylabel("target's CPU a result (ms)")
+
+    return Plot(
+        "CPU per result against outstanding",
+        "Level points are a server that does the same for each result, however many wait. Points that rise with the "
+        "number outstanding are one that looks through all that wait, again and again.",
+        draw("cpu-by-outstanding", fill),
     )
 
 
@@ -189,19 +240,33 @@ def _delays(document: RunDocument, load: Series, observed: Series) -> Plot:
 
 
 def _latency(document: RunDocument) -> Plot:
-    curves = {phase: curve(document.facts.histograms[phase], PERCENTILES) for phase in document.latency_s}
+    return Plot(
+        "Latency of a future by phase",
+        "Where a curve turns up, the slowest begin to differ from the rest. Each curve ends at the last percentile "
+        "that its number of values still resolves. Waiting for the next poll is what polling itself costs.",
+        draw("latency", _curves(document, _PHASES)),
+    )
+
+
+def _requests(document: RunDocument) -> Plot:
+    return Plot(
+        "Latency of polls, and lateness",
+        "A poll is held until its future has ended: it is as long as what is left of the future, or of its time-out.",
+        draw("requests", _curves(document, _REQUESTS)),
+    )
+
+
+def _curves(document: RunDocument, colors: Mapping[str, str]) -> Callable[[Axes], None]:
+    """The percentile curves of those of the histograms that hold anything."""
+    phases = [phase for phase in colors if phase in document.latency_s]
+    curves = {phase: curve(document.facts.histograms[phase], PERCENTILES) for phase in phases}
 
     def fill(axes: Axes) -> None:
         for phase, points in curves.items():
-            percentile_line(axes, points, _PHASES.get(phase, PURPLE), phase_name(phase))
+            percentile_line(axes, points, colors[phase], phase_name(phase))
         label_percentiles(axes, "latency", [points[-1][0] for points in curves.values() if points])
 
-    return Plot(
-        "Latency by percentile",
-        "Where a curve turns up, the slowest begin to differ from the rest. Each curve ends at the last percentile "
-        "that its number of values still resolves.",
-        draw("latency", fill),
-    )
+    return fill
 
 
 def _files(document: RunDocument, observed: Series) -> Plot:
@@ -222,4 +287,4 @@ def _files(document: RunDocument, observed: Series) -> Plot:
 
 def phase_name(histogram: str) -> str:
     """What the load calls ``first_poll``, as people read it."""
-    return histogram.replace("_", " ")
+    return _PHASE_NAMES.get(histogram, histogram.replace("_", " "))

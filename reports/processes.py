@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -12,6 +15,8 @@ import psutil
 # meanwhile. So it is read this rarely, and more rarely still when it is slow.
 _EXPENSIVE_EVERY_S = 30.0
 _EXPENSIVE_SHARE = 0.001  # of the time, at most, is spent on it
+_CHILDREN_EVERY_S = 10.0
+_CGROUPS = Path("/sys/fs/cgroup")  # version 2
 
 
 class ProcessNotFoundError(Exception):
@@ -26,14 +31,19 @@ class ProcessSample(NamedTuple):
     cpu_s: float
     fds: int | None
     threads: int
+    cgroup_bytes: int | None = None  # of the whole control group, page cache included; None where it has none
 
 
 def find_process(where: str) -> int:
-    """The process that ``pid:N`` or ``port:N`` names; of several that listen on a port, the eldest.
+    """The process that ``pid:N``, ``port:N`` or ``cmdline:TEXT`` names; of several, the eldest.
+
+    TEXT is a part of its command line.
 
     Raises ProcessNotFoundError.
     """
     kind, _, number = where.partition(":")
+    if kind == "cmdline" and number:
+        return _with_cmdline(number)
     if kind not in ("pid", "port") or not number.isdecimal():
         raise ProcessNotFoundError(f"cannot tell which process {where!r} is: write pid:N or port:N.")
     return _existing(int(number)) if kind == "pid" else _listening_on(int(number))
@@ -43,6 +53,28 @@ def _existing(pid: int) -> int:
     if not psutil.pid_exists(pid):
         raise ProcessNotFoundError(f"there is no process with the id {pid}.")
     return pid
+
+
+def _with_cmdline(text: str) -> int:
+    """The eldest process with this text in its command line, which an observer's own has too."""
+    found = [
+        process
+        for process in psutil.process_iter(["cmdline", "create_time"])
+        if text in (line := " ".join(process.info["cmdline"] or [])) and "reports observe" not in line
+    ]
+    if not found:
+        raise ProcessNotFoundError(f"no process has {text!r} in its command line.")
+    return int(min(found, key=lambda process: process.info["create_time"]).pid)
+
+
+def cgroup_memory_file(pid: int, cgroups: Path = _CGROUPS) -> Path | None:
+    """Where the kernel tells the memory of a process's control group; None outside one, and with version 1."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                file = cgroups / line.removeprefix("0::").lstrip("/") / "memory.current"
+                return file if file.is_file() else None
+    return None
 
 
 def _listening_on(port: int) -> int:
@@ -67,7 +99,36 @@ def _files_by_size(fds_path: str) -> int:
 
 
 class ProcessSampler:
-    """Samples one process until it is gone. Raises ProcessNotFoundError when it is gone already."""
+    """Samples a process and its descendants, as one, until it is gone.
+
+    Raises ProcessNotFoundError when it is gone already.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._root = _Sampled(pid)
+        self._descendants: dict[int, _Sampled] = {}
+        self._children_at = 0.0
+
+    def sample(self) -> ProcessSample | None:
+        """None when it is gone, is a zombie, or may not be looked at. Memory that they share counts for each."""
+        own = self._root.sample()
+        if own is None:
+            return None
+        self._look_for_children()
+        others = [sample for child in self._descendants.values() if (sample := child.sample()) is not None]
+        return own if not others else _added([own, *others])
+
+    def _look_for_children(self) -> None:
+        """Now and then: it means to look at every process of the machine."""
+        if time.monotonic() < self._children_at:
+            return
+        self._children_at = time.monotonic() + _CHILDREN_EVERY_S
+        pids = self._root.descendants()
+        self._descendants = {pid: self._descendants.get(pid) or _Sampled(pid) for pid in pids if psutil.pid_exists(pid)}
+
+
+class _Sampled:
+    """One process."""
 
     def __init__(self, pid: int) -> None:
         try:
@@ -75,10 +136,15 @@ class ProcessSampler:
         except psutil.NoSuchProcess:
             raise ProcessNotFoundError(f"there is no process with the id {pid}.") from None
         self._fds_path = f"/proc/{pid}/fd"
+        self._cgroup_memory = cgroup_memory_file(pid)
         self._expensive_at = 0.0
 
+    def descendants(self) -> list[int]:
+        with suppress(psutil.Error):
+            return [child.pid for child in self._process.children(recursive=True)]
+        return []
+
     def sample(self) -> ProcessSample | None:
-        """None when the process is gone, is a zombie, or may not be looked at."""
         try:
             return self._sample()
         except (psutil.Error, OSError):
@@ -97,8 +163,12 @@ class ProcessSampler:
                 cpu_s=cpu.user + cpu.system,
                 fds=self._fds(expensive),
                 threads=self._process.num_threads(),
+                cgroup_bytes=self._cgroup_bytes(),
             )
         return sample._replace(uss_bytes=self._uss()) if expensive else sample
+
+    def _cgroup_bytes(self) -> int | None:
+        return int(self._cgroup_memory.read_text()) if self._cgroup_memory else None
 
     def _fds(self, expensive: bool) -> int | None:
         return _files_by_size(self._fds_path) or (self._process.num_fds() if expensive else None)
@@ -112,3 +182,20 @@ class ProcessSampler:
         finally:
             now = time.monotonic()
             self._expensive_at = now + max(_EXPENSIVE_EVERY_S, (now - began) / _EXPENSIVE_SHARE)
+
+
+def _added(samples: Sequence[ProcessSample]) -> ProcessSample:
+    """The sum of a process and its descendants, None where it was not read of all; the control group is the first's."""
+    return ProcessSample(
+        rss_bytes=sum(sample.rss_bytes for sample in samples),
+        uss_bytes=_sum_of_all([sample.uss_bytes for sample in samples]),
+        cpu_s=sum(sample.cpu_s for sample in samples),
+        fds=_sum_of_all([sample.fds for sample in samples]),
+        threads=sum(sample.threads for sample in samples),
+        cgroup_bytes=samples[0].cgroup_bytes,
+    )
+
+
+def _sum_of_all(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

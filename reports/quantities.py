@@ -26,6 +26,11 @@ class Quantity(NamedTuple):
     meaning: str
     of: Callable[[RunDocument], float | None]
 
+    @property
+    def stops(self) -> bool:
+        """Whether a run can be stopped for it: it says something while the run goes on, and more of it is worse."""
+        return self.better == "lower" and self.name not in _AT_THE_END
+
     def text(self, value: float | None, beside: float | None = None) -> str:
         """A value of it for people, with its unit; exact when it would read like the other value that it is not."""
         short, unit = _TEXTS[self.dimension]
@@ -33,6 +38,9 @@ class Quantity(NamedTuple):
             return f"{value:.12g}{unit}"
         return short(value)
 
+
+# What is known, or right, only when a run has ended.
+_AT_THE_END = frozenset({"abandoned", "rss_idle", "rss_expected", "canary_p99", "leak_per_result"})
 
 _TEXTS: dict[Dimension, tuple[Callable[[float | None], str], str]] = {
     "count": (formats.count, ""),
@@ -52,6 +60,13 @@ def nearest(name: str) -> str:
 def _expected_rss(run: RunDocument) -> float | None:
     idle, retention = run.target.rss_idle_bytes, run.target.retention_predicted_bytes
     return None if idle is None or retention is None else idle + retention
+
+
+def _leak_per_result(run: RunDocument) -> float | None:
+    memory = run.memory
+    if memory is None or memory.per_result_bytes is None:
+        return None
+    return memory.per_result_bytes.estimate if memory.conclusion == "leak" else 0.0
 
 
 def _counts() -> list[Quantity]:
@@ -81,6 +96,9 @@ def _latencies() -> list[Quantity]:
     phases: dict[str, tuple[Source, str]] = {
         "future": ("load", "latency from submit to result"),
         "submit": ("load", "latency of a submit"),
+        "work": ("load", "from the accepted submit until the result was ready, if the target tells"),
+        "unfetched": ("load", "from the ready result until it was polled for, if the target tells"),
+        "delivery": ("load", "from the first byte of a result's answer to its last"),
         "first_poll": ("load", "latency of a future's first poll"),
         "poll": ("load", "latency of a poll"),
         "session_poll": (
@@ -143,6 +161,14 @@ _OTHERS = [
     ),
     Quantity("rss_peak", "size", "lower", "target", "the target's largest RSS", lambda run: run.target.rss_peak_bytes),
     Quantity("rss_expected", "size", "lower", "target", "rss_idle plus the predicted retention", _expected_rss),
+    Quantity(
+        "leak_per_result",
+        "size",
+        "lower",
+        "target",
+        "memory that it lost with each result, 0 when the memory verdict is another one than leak",
+        _leak_per_result,
+    ),
     Quantity("target_cpu", "time", "lower", "target", "its CPU a result", lambda run: run.target.cpu_s_per_result),
     Quantity("fds_peak", "count", "lower", "target", "its open files, at most", lambda run: run.target.fds_peak),
     Quantity(

@@ -12,9 +12,11 @@ import msgspec
 
 from reports.errors import RunFolderError, explained
 
+RESOURCES_CSV = "resources.csv"  # what an observer writes, in a run folder or one of its own
+
 Row = TypeVar("Row", bound=msgspec.Struct)
 
-# Longer than any row: about 25 cells of at most 20 characters.
+# Longer than any row: about 30 cells of at most 20 characters.
 _TAIL_BYTES = 4096
 
 

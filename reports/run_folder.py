@@ -10,7 +10,7 @@ import msgspec
 from reports import environment
 from reports.assessment import assess
 from reports.errors import RunFolderError, explained
-from reports.rows import RowWriter, read_last_row, read_rows
+from reports.rows import RESOURCES_CSV, RowWriter, read_last_row, read_rows
 from reports.schema import SCHEMA_VERSION, LoadFacts, ResourceRow, RunDocument, TimelineRow
 
 __all__ = ["RunFolder", "RunFolderError"]
@@ -26,7 +26,7 @@ class RunFolder:
         self.path = path
         self.logs = path / "logs"
         self.timeline_csv = path / "timeline.csv"
-        self.resources_csv = path / "resources.csv"
+        self.resources_csv = path / RESOURCES_CSV
         self.run_json = path / "run.json"
         self.histograms_json = path / "histograms.json"
         self.report_html = path / "report.html"

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 import msgspec
 
-# History of schema_version: 1 the first (thresholds, stages, events came later, and are none where they are missing).
+# History of schema_version: 1 the first (what came later is none where it is missing).
 SCHEMA_VERSION = 1
 
 Verdict = Literal["pass", "fail", "invalid"]
+Ended = Literal["complete", "cut", "aborted"]
+MemoryConclusion = Literal["levels off at retention", "allocator keeps freed memory", "leak", "too short to say"]
 LimitedBy = Literal["engine", "target", "load", "machine", "arrivals"]
 
 
@@ -107,6 +109,17 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_profile: str
 
 
+class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the mock engine injected a kind of fault, and what a correct target makes of a future that meets one.
+
+    outcome: failed, retried, delivered, or altered: delivered as the engine sent it, which is not what it should be.
+    """
+
+    kind: str
+    outcome: str
+    count: int
+
+
 class WorkerUse(msgspec.Struct, frozen=True, kw_only=True):
     """What one process of the load used. cpu_utilisation is of one core, over the steady window or the run."""
 
@@ -130,9 +143,9 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the load knows of a run, handed to ``reports`` at each checkpoint and at the end.
 
     ended: None while the run goes on; "complete" when the count (or the run time asked for) was reached and
-    drained; otherwise "cut", with a sentence in cut_reason.
+    drained; "aborted" when a threshold stopped it; otherwise "cut". Of both cut_reason has a sentence.
     histograms: name -> HdrHistogram in its standard compressed base64 encoding, in microseconds. Names: submit,
-    first_poll, poll, session_poll, future, and in open arrivals lateness.
+    work, unfetched, delivery, future; first_poll, poll, session_poll; and in open arrivals lateness.
     verification: "corpus" when every delivered result was compared with the bytes it must be, "shape" otherwise.
     engine_served_at_start: requests the engine had finished before the run, for reconciliation.
     """
@@ -151,9 +164,10 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     histograms: dict[str, str]
     workers: list[WorkerUse]
     verification: Literal["corpus", "shape"]
-    ended: Literal["complete", "cut"] | None = None
+    ended: Ended | None = None
     cut_reason: str | None = None
     notes: list[str] = []
+    injected: list[InjectedFault] | None = None  # None: the engine is not ours, or could not be asked
     thresholds: list[str] = []  # as they were asked for, see reports.thresholds
     events: list[RunEvent] = []
 
@@ -188,6 +202,8 @@ class ResourceRow(msgspec.Struct, frozen=True, kw_only=True):
     target_cpu_s: float | None = None
     target_fds: int | None = None
     target_threads: int | None = None
+    target_cgroup_bytes: int | None = None
+    target_restarts: int | None = None  # seen by the observer, of a target that it knows by port or command line
     target_outstanding: int | None = None
     target_held_bytes: int | None = None
     target_results_served: int | None = None
@@ -274,6 +290,28 @@ class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class Slope(msgspec.Struct, frozen=True, kw_only=True):
+    """How something grows, with its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class MemoryVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What the target's memory did. conclusion: None when it was not observed, or what it has to keep is not known.
+
+    The slopes are of what it has beyond that, in bytes, over [from_s, to_s] since the start of the run.
+    """
+
+    conclusion: MemoryConclusion | None
+    why: str
+    per_hour_bytes: Slope | None = None
+    per_result_bytes: Slope | None = None
+    from_s: float | None = None
+    to_s: float | None = None
+
+
 class ThresholdResult(msgspec.Struct, frozen=True, kw_only=True):
     """A threshold, whether it holds (None: not measured), and what was found, as the rest of a sentence."""
 
@@ -302,3 +340,4 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, Any]
     facts: LoadFacts
     thresholds: list[ThresholdResult] = []
+    memory: MemoryVerdict | None = None

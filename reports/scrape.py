@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from reports.schema import InjectedFault
+
 Answer = TypeVar("Answer")
 
 TIMEOUT_S = 5.0
@@ -33,6 +35,7 @@ ENGINE_METRICS = {
     "mockengine_service_time_drawn_seconds_sum": "engine_service_time_sum_s",
     "mockengine_service_time_drawn_seconds_count": "engine_service_time_count",
 }
+_INJECTED = "mockengine_faults_injected_total{"
 
 
 def parse_metrics(text: str, wanted: Mapping[str, str]) -> dict[str, float]:
@@ -49,6 +52,24 @@ def parse_metrics(text: str, wanted: Mapping[str, str]) -> dict[str, float]:
             if field is not None and math.isfinite(sample.value):
                 totals[field] = totals.get(field, 0.0) + sample.value
     return totals
+
+
+def injected_faults(url: str) -> list[InjectedFault] | None:
+    """What the mock engine counts at its Prometheus page; None when it does not answer."""
+    try:
+        status, body = _get(url)
+    except (OSError, http.client.HTTPException):
+        return None
+    return parse_injected(body.decode()) if status == 200 else None
+
+
+def parse_injected(text: str) -> list[InjectedFault]:
+    lines = "".join(line for line in text.splitlines(keepends=True) if line.startswith(_INJECTED))
+    return [
+        InjectedFault(kind=sample.labels["kind"], outcome=sample.labels["outcome"], count=round(sample.value))
+        for family in text_string_to_metric_families(lines)
+        for sample in family.samples
+    ]
 
 
 def scrape(url: str, wanted: Mapping[str, str]) -> dict[str, float]:

@@ -38,8 +38,14 @@ def growth(times: Column, values: Column, start: float, end: float) -> tuple[flo
     last = int(np.searchsorted(times, end, side="right")) - 1
     if last <= first:
         return None
-    steps = np.diff(values[first : last + 1])
-    return float(np.where(steps < 0, values[first + 1 : last + 1], steps).sum()), float(times[last] - times[first])
+    return float(climb(values[first : last + 1])[-1]), float(times[last] - times[first])
+
+
+def climb(counter: Column) -> Column:
+    """What a counter has grown by since its first value; one that falls was started anew, and goes on from zero."""
+    steps = np.diff(counter, prepend=counter[:1])
+    climbed: Column = np.where(steps < 0, counter, steps).cumsum()
+    return climbed
 
 
 def rates(times: Column, values: Column) -> tuple[Column, Column]:

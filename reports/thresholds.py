@@ -1,9 +1,9 @@
 """Thresholds: conditions on a run's quantities, such as ``future_p99 < 60s``, read and judged. Pure.
 
-    threshold = NAME OPERATOR (NUMBER [UNIT] | [NUMBER *] NAME)
+    threshold = NAME OPERATOR (NUMBER [UNIT] | [NUMBER *] NAME) [abort]
 
 NAME is one of ``reports.quantities``; OPERATOR is ==, !=, <, <=, > or >=. Times are given in ms, s, m or h, sizes in B,
-kB, MB or GB (decimal); rates may be followed by /s, shares by %.
+kB, MB or GB (decimal); rates may be followed by /s, shares by %. ``abort``: the run is stopped when it is broken.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ _UNITS: dict[Dimension, dict[str, float]] = {
 STATES = {True: "holds", False: "broken", None: "not measured"}
 
 
+ABORT = "abort"
+
+
 class ThresholdError(Exception):
     """Something is no threshold; the message is a sentence for the user."""
 
@@ -53,6 +56,7 @@ class Threshold(NamedTuple):
     operator: str
     factor: float
     right: Quantity | None
+    aborts: bool = False
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -61,6 +65,25 @@ class Threshold(NamedTuple):
 
 def parse_threshold(text: str) -> Threshold:
     """Raises ThresholdError."""
+    words = text.split()
+    if words[-1:] == [ABORT]:
+        threshold = _parsed(text.rstrip().removesuffix(ABORT))
+        if not _can_abort(threshold):
+            raise ThresholdError(
+                f"'{text}' cannot stop a run: that takes a quantity that is known while it goes on and is the worse "
+                "the more it is, with < or <= and a number, or == 0, such as 'failed == 0 abort' or "
+                "'rss_peak < 9GB abort'."
+            )
+        return threshold._replace(text=text.strip(), aborts=True)
+    return _parsed(text)
+
+
+def _can_abort(threshold: Threshold) -> bool:
+    bounds = threshold.operator in ("<", "<=") or (threshold.operator == "==" and threshold.factor == 0)
+    return bounds and threshold.right is None and threshold.left.stops
+
+
+def _parsed(text: str) -> Threshold:
     match = _THRESHOLD.fullmatch(text)
     if match is None:
         raise ThresholdError(

@@ -46,7 +46,18 @@ class Future:
     """One submitted sample. Read it; only the store changes it."""
 
     __slots__ = (
-        *("acknowledged", "announced", "completion", "deliveries", "digest", "failure", "id", "identity", "json"),
+        *(
+            "acknowledged",
+            "announced",
+            "completion",
+            "deliveries",
+            "digest",
+            "ended_s",
+            "failure",
+            "id",
+            "identity",
+            "json",
+        ),
         *("result", "state", "waits_in", "watchers"),
     )
 
@@ -58,6 +69,7 @@ class Future:
         self.announced = False  # whether its size was told in place of the result
         self.acknowledged = False  # whether its client has it
         self.state = State.PENDING
+        self.ended_s: float | None = None  # when it was no longer pending, of the store's clock
         self.result = b""
         self.json: bytes | None = None
         self.failure: Failure | None = None

@@ -205,6 +205,8 @@ class FuturesApi:
     async def _deliver(self, request: web.Request, future: Future, body: bytes, content_type: str) -> web.Response:
         """Write the answer; it counts as delivered once the kernel has taken its last byte."""
         response = web.Response(body=body, content_type=content_type)
+        if future.ended_s is not None:
+            response.headers["Server-Timing"] = f"unfetched;dur={1000 * (time.monotonic() - future.ended_s):.3f}"
         # With the high-water mark at 0, to drain is to wait until the transport holds nothing back.
         if request.transport is not None:
             request.transport.set_write_buffer_limits(high=0)

@@ -129,6 +129,7 @@ class FutureStore:
 
     def _end(self, future: Future, state: State, now: float) -> None:
         future.state = state
+        future.ended_s = now
         self.outstanding -= 1
         self._completed.add(future, now)
         self._completions.add(future)

@@ -66,4 +66,8 @@ def test_every_future_ends_as_its_fault_says(tmp_path: Path, free_port: Ports, f
     assert run["futures"]["failed"] == ended_otherwise
     assert run["futures"]["delivered"] == run["futures"]["verified"] == futures - ended_otherwise
     assert run["run"]["verdict"] == "fail"
+    assert {fault["kind"]: fault["count"] for fault in run["facts"]["injected"] if fault["count"]} == injected
+    report = (tmp_path / "run/report.html").read_text()
+    assert f"<td>{ended_otherwise}: " in report
+    assert "<td>equal</td>" in report
     print(f"injected: {injected}; sent again: {again}; futures: {run['futures']}")

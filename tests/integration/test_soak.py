@@ -89,6 +89,24 @@ def test_a_broken_threshold_fails_the_run(tmp_path: Path, free_port: Ports) -> N
     assert "delivered was 300" in (run_dir / "summary.md").read_text()
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_broken_threshold_can_stop_the_run(tmp_path: Path, free_port: Ports, processes: int) -> None:
+    run_dir = tmp_path / "run"
+    (tmp_path / "gate.toml").write_text('thresholds = ["polls < 200 abort", "throughput > 1/s"]')
+    args = [*small(free_port, requests=100_000), "--thresholds", str(tmp_path / "gate.toml"), "--settle", "10m"]
+    code, run, printed = soak(run_dir, *args, *(two_processes(free_port) if processes > 1 else []))
+    assert code == 1, printed
+    assert run["run"]["verdict"] == "fail"
+    assert run["facts"]["ended"] == "aborted"
+    stopped, *_ = run["run"]["reasons"]
+    assert stopped.startswith("The run was stopped after")
+    assert "polls < 200 abort is broken: polls was" in stopped
+    assert stopped in (run_dir / "report.html").read_text().replace("&lt;", "<")
+    futures = run["futures"]
+    assert 200 <= futures["submitted"] < 100_000
+    assert futures["abandoned"] == futures["submitted"] - futures["delivered"]
+
+
 def test_two_processes_share_the_count_exactly(tmp_path: Path, free_port: Ports) -> None:
     args = [*small(free_port, requests=501), *two_processes(free_port)]
     code, run, printed = soak(tmp_path / "run", *args)
@@ -112,6 +130,7 @@ def test_slow_results_are_polled_again(tmp_path: Path, free_port: Ports) -> None
     assert code == 0, printed
     assert run["polls"]["try_again"] == run["polls"]["re_polls"] >= 20
     assert run["polls"]["total"] == run["polls"]["re_polls"] + 20
+    assert {run["latency_s"][phase]["count"] for phase in ("work", "unfetched", "delivery")} == {20}
 
 
 def test_sessions_are_polled_and_what_is_acknowledged_is_dropped(tmp_path: Path, free_port: Ports) -> None:

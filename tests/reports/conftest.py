@@ -193,6 +193,9 @@ def simulate(
         errors=[ErrorExample(name="poll connection reset", count=3, example="[Errno 104] Connection reset by peer")],
         histograms={
             "submit": histogram([0.002 + chance.expovariate(400) for _ in range(5000)]),
+            "work": histogram([5 + chance.expovariate(1) for _ in range(5000)]),
+            "unfetched": histogram([chance.expovariate(4) for _ in range(5000)]),
+            "delivery": histogram([chance.expovariate(900) for _ in range(5000)]),
             "first_poll": histogram([min(45.0, 36 + chance.lognormvariate(1.4, 0.7)) for _ in range(5000)]),
             "session_poll": histogram([min(30.0, chance.expovariate(2)) for _ in range(500)]),
             "poll": histogram([min(45.0, chance.lognormvariate(3.4, 0.5)) for _ in range(6000)]),

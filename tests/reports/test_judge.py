@@ -9,10 +9,14 @@ import msgspec
 import pytest
 
 from reports.judge import judge
-from reports.schema import EngineUse, FutureCounts, LoadFacts, LoadUse, TargetUse, Verdict
+from reports.schema import EngineUse, ErrorExample, FutureCounts, LoadFacts, LoadUse, TargetUse, Verdict
 
 GOOD = FutureCounts(submitted=1000, delivered=1000, verified=1000)
 IDLE_LOAD = LoadUse(cpu_s=1.0, cpu_s_per_result=0.001, cpu_utilisation=0.2, lag_p99_s=0.01, saturated=False)
+
+
+def error(name: str) -> ErrorExample:
+    return ErrorExample(name=name, count=3, example="x")
 
 
 def futures(**counts: int) -> dict[str, Any]:
@@ -36,6 +40,17 @@ def test_a_target_may_serve_a_result_again(make_facts: Callable[..., LoadFacts],
         ({"ended": None}, None, None, "invalid", "has not ended"),
         ({"ended": "cut", "cut_reason": "Worker 1 died."}, None, None, "invalid", "Worker 1 died."),
         ({"ended": "cut"}, None, None, "invalid", "was cut short"),
+        (
+            {"errors": [error("client_ports")]},
+            None,
+            None,
+            "invalid",
+            "3 requests failed for want of the load",
+        ),
+        ({"errors": [error("client_files")]}, None, None, "invalid", "own open files"),
+        ({"errors": [error("poll 503")]}, None, None, "pass", "All 1,000"),
+        ({"ended": "aborted", "cut_reason": "It grew."}, None, None, "fail", "It grew."),
+        ({"ended": "aborted", "cut_reason": "It grew.", "futures": FutureCounts()}, None, None, "fail", "It grew."),
         ({"futures": FutureCounts()}, None, None, "invalid", "No future was delivered"),
         (futures(verified=990), None, None, "invalid", "10 delivered results were not verified"),
         (futures(submitted=1001), None, None, "invalid", "1,001 futures were submitted, and 1,000 ended"),

@@ -203,6 +203,49 @@ def test_it_ends_with_its_parent(tmp_path: Path, start_server: Callable[[], Serv
             observer_process.kill()
 
 
+def test_it_finds_a_target_that_was_started_again_and_marks_it(
+    tmp_path: Path, start_server: Callable[[], Server], observe: Callable[..., subprocess.Popen[str]]
+) -> None:
+    first = start_server()
+    observe("--port", str(first.port))
+    first.process.kill()
+    first.process.wait()
+    rows_until(tmp_path / "rows.csv", lambda rows: rows[-1].target_rss_bytes is None)
+    again = SERVER.replace('("127.0.0.1", 0)', f'("127.0.0.1", {first.port})')
+    second = subprocess.Popen([sys.executable, "-c", again], stdout=subprocess.DEVNULL)
+    try:
+        rows = rows_until(tmp_path / "rows.csv", lambda rows: rows[-1].target_rss_bytes is not None)
+    finally:
+        second.kill()
+        second.wait()
+    assert (rows[0].target_restarts, rows[-1].target_restarts) == (0, 1)
+
+
+def test_it_watches_a_whole_tree_of_processes_by_a_part_of_the_command_line(
+    tmp_path: Path, observe: Callable[..., subprocess.Popen[str]]
+) -> None:
+    child = "import sys; fill = b'x' * 50_000_000; print(flush=True); sys.stdin.read()"
+    parent = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "child.stdout.readline(); print(flush=True); sys.stdin.read()  # tree-of-two\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent, child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as tree:
+        assert tree.stdout is not None
+        tree.stdout.readline()
+        observe("--cmdline", "tree-of-two")
+        (row, *_) = rows_until(tmp_path / "rows.csv", lambda rows: len(rows) >= 2)
+        assert row.target_rss_bytes is not None
+        own = psutil.Process(tree.pid)
+        assert row.target_rss_bytes > own.memory_info().rss + 50_000_000
+        assert row.target_threads == 2
+        tree.kill()
+        for one in own.children():
+            one.kill()
+
+
 def test_find_process(start_server: Callable[[], Server]) -> None:
     server = start_server()
     assert find_process(f"port:{server.port}") == server.process.pid
@@ -216,6 +259,7 @@ def test_find_process(start_server: Callable[[], Server]) -> None:
         ("port:1", "no process listens on port 1"),
         ("pid:x", "write pid:N or port:N"),
         ("8001", "write pid:N or port:N"),
+        ("cmdline:no such words anywhere", "no process has 'no such words anywhere' in its command line"),
     ],
 )
 def test_a_process_that_cannot_be_found_is_a_sentence(where: str, sentence: str) -> None:

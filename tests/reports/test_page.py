@@ -47,7 +47,7 @@ def test_the_page_refers_to_nothing_outside_itself(main_job: Run) -> None:
     engine = msgspec.structs.replace(facts.engine, url="the engine")
     text = render((msgspec.structs.replace(facts, target=target, engine=engine), timeline, resources))
     page = refers_to_nothing_outside_itself(text)
-    assert page.elements.count("svg") == 8
+    assert page.elements.count("svg") == 10
 
 
 def test_what_comes_from_elsewhere_is_escaped(hostile_run: Run) -> None:
@@ -89,6 +89,16 @@ def test_what_happened_is_listed_and_marked_in_every_plot_over_time(main_job: Ru
         value for _, name, value in page.attributes if name == "style" and "#9471c9" in value and "stroke-dash" in value
     ]
     assert len(dashed) == 2 * 7
+
+
+def test_what_polling_costs_is_said(main_job: Run) -> None:
+    text = "".join(Page(render(main_job)).text)
+    assert "What a polling client pays: a result that was ready waited" in text
+    facts, timeline, resources = main_job
+    unknown = {name: encoded for name, encoded in facts.histograms.items() if name != "unfetched"}
+    assert "What a polling client pays" not in render(
+        (msgspec.structs.replace(facts, histograms=unknown), timeline, resources)
+    )
 
 
 def test_the_same_run_gives_the_same_page(main_job: Run) -> None:

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from reports.assessment import assess
 from reports.quantities import QUANTITIES
-from reports.schema import EngineUse, FutureCounts, LoadFacts, ResourceRow, RunDocument, Throughput, TimelineRow
+from reports.schema import (
+    EngineUse,
+    FutureCounts,
+    LoadFacts,
+    MemoryVerdict,
+    ResourceRow,
+    RunDocument,
+    Slope,
+    Throughput,
+    TimelineRow,
+)
 from reports.threshold_files import asked_thresholds
 from reports.thresholds import ThresholdError, judge_thresholds, parse_threshold
 
@@ -159,7 +169,12 @@ def test_operators_are_python_s(run: RunDocument, failed: int, lost: int, sign: 
 
 def test_every_quantity_is_found_in_a_run_and_said_with_its_unit(run: RunDocument) -> None:
     units = {"count": "", "rate": "/s", "time": "s", "size": "B", "share": "%"}
-    scheduled = msgspec.structs.replace(run, latency_s=run.latency_s | {"lateness": run.latency_s["submit"]})
+    slope = Slope(estimate=2e3, low=1e3, high=3e3)
+    scheduled = msgspec.structs.replace(
+        run,
+        latency_s=run.latency_s | dict.fromkeys(("lateness", "work", "unfetched", "delivery"), run.latency_s["submit"]),
+        memory=MemoryVerdict(conclusion="leak", why="It grew.", per_result_bytes=slope),
+    )
     for name, quantity in QUANTITIES.items():
         value = quantity.of(scheduled)
         assert value is not None, name
