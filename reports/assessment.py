@@ -125,7 +125,7 @@ class _Observed:
         times, _ = measured(self._times, column(self._rows, name))
         if not times.size or times[0] > self.run.start or times[-1] < self._last_delivery:
             return None
-        if len(set(self.samples("target_start_time_s"))) > 1:
+        if self.peak("target_restarts"):
             return None
         grown = self.growth(name)
         return None if grown is None else round(grown)

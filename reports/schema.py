@@ -208,7 +208,6 @@ class ResourceRow(msgspec.Struct, frozen=True, kw_only=True):
     target_held_bytes: int | None = None
     target_results_served: int | None = None
     target_loop_lag_max_s: float | None = None
-    target_start_time_s: float | None = None  # when its process was started, since 1970
     canary_s: float | None = None  # a time-out is recorded as the time-out, a refused connection as None
     canary_failures: int | None = None  # time-outs, refused connections and answers other than 200
     engine_rss_bytes: int | None = None

@@ -24,7 +24,6 @@ TARGET_METRICS = {
     "server_held_bytes": "target_held_bytes",
     "server_results_served_total": "target_results_served",
     "server_event_loop_lag_max_seconds": "target_loop_lag_max_s",
-    "process_start_time_seconds": "target_start_time_s",
 }
 ENGINE_METRICS = {
     "vllm:num_requests_running": "engine_running",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -53,10 +52,6 @@ class Metrics:
         self.result_bytes_served = Counter(
             "server_results_served_bytes", "Bytes of complete deliveries.", registry=self._registry
         )
-        started = Gauge(
-            "process_start_time_seconds", "When the server was started, since 1970.", registry=self._registry
-        )
-        started.set(time.time())
         self._registry.register(_State(store, forwarder, self.lag_monitor, lambda: self.waiting_polls))
 
     def garbage_collected(self, scope: Scope, seconds: float, objects: int) -> None:

@@ -89,9 +89,7 @@ def test_counts_are_not_compared_when_the_target_was_started_again(main_job: Run
     """A counter may be higher than before by the time of the next sample."""
     facts, timeline, resources = main_job
     half = len(resources) // 2
-    restarted = [
-        msgspec.structs.replace(row, target_start_time_s=1.0 if at < half else 2.0) for at, row in enumerate(resources)
-    ]
+    restarted = [msgspec.structs.replace(row, target_restarts=int(at >= half)) for at, row in enumerate(resources)]
     assert assess(facts, timeline, restarted, {}).target.results_served is None
 
 
