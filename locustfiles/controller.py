@@ -214,7 +214,7 @@ class Controller:
             errors=totals.errors,
             histograms=merged_histograms(self._reports.values()),
             workers=[self._reports[worker].use for worker in sorted(self._reports)],
-            verification="shape" if self._settings.engine is None else "corpus",
+            verification="shape" if self._settings.corpus is None else "corpus",
             ended=ended,
             cut_reason=self._cut_reason,
             notes=self._notes,

@@ -14,6 +14,7 @@ import msgspec
 
 from locustfiles.arrivals import CLOSED
 from locustfiles.polling import PRESETS
+from locustfiles.protocols.choice import SDK_PROTOCOLS, ProtocolError, protocol_named
 from locustfiles.stages import Stages, StagesError, due_times, most_outstanding, read_stages
 from locustfiles.submitting import SUBMITS_AT_ONCE
 from mockengine.corpus import PROFILES, BodyProfile
@@ -22,7 +23,8 @@ from reports.threshold_files import asked_thresholds
 from reports.thresholds import ThresholdError
 
 SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
-PROTOCOLS = ("tinker", "tinker-sessions")
+
+VERIFY = ("auto", "corpus", "shape")
 
 # What one client has under way at once when it polls its session, besides its submits: results that it fetches, over
 # the 1,000 connections of the SDK's pool for them (tinker, _constants.py), and the session's poll.
@@ -65,6 +67,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"http://127.0.0.1:{self.port}"
 
 
+class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which corpus the engine's answers are, whoever has started it."""
+
+    profile: BodyProfile
+    seed: int
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """One run. engine and server are None when they are not started by it: the target is somebody else's."""
 
@@ -91,6 +100,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     target_url: str
     engine: EngineSettings | None
     server: ServerSettings | None
+    corpus: CorpusSettings | None  # None: of a result, only the shape is known
+
+    @property
+    def speaks_tinker(self) -> bool:
+        return self.protocol in SDK_PROTOCOLS
 
     @property
     def polls_sessions(self) -> bool:
@@ -104,8 +118,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
         _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
     if options.poll_preset not in PRESETS:
         raise SettingsError(f"--poll-preset should be one of {', '.join(PRESETS)}, found '{options.poll_preset}'.")
-    if options.protocol not in PROTOCOLS:
-        raise SettingsError(f"--protocol should be one of {', '.join(PROTOCOLS)}, found '{options.protocol}'.")
+    _check_protocol(options)
+    if options.verify not in VERIFY:
+        raise SettingsError(f"--verify should be one of {', '.join(VERIFY)}, found '{options.verify}'.")
     if options.hold_engine and options.host:
         raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
@@ -140,6 +155,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         target_url=their_url or (server.url if server else ""),
         engine=engine,
         server=server,
+        corpus=_corpus(options, engine),
     )
 
 
@@ -150,6 +166,24 @@ def connections(settings: Settings, outstanding: int) -> int:
         futures = min(outstanding, settings.users * (SUBMITS_AT_ONCE + FETCHES_AT_ONCE))
         futures += settings.users * SESSION_POLLS_AT_ONCE
     return futures + settings.users * SPARE_CONNECTIONS_PER_USER
+
+
+def _check_protocol(options: argparse.Namespace) -> None:
+    try:
+        protocol = protocol_named(options.protocol)
+    except ProtocolError as error:
+        raise SettingsError(str(error)) from error
+    if protocol is not None and not options.host:
+        raise SettingsError(
+            f"--protocol {options.protocol} needs --host: the server that a run starts by itself speaks "
+            f"{' and '.join(SDK_PROTOCOLS)} only."
+        )
+
+
+def _corpus(options: argparse.Namespace, engine: EngineSettings | None) -> CorpusSettings | None:
+    if options.verify == "shape" or (options.verify == "auto" and engine is None):
+        return None
+    return CorpusSettings(profile=options.body_profile, seed=options.corpus_seed)
 
 
 def _thresholds(options: argparse.Namespace) -> list[str]:

@@ -1,4 +1,4 @@
-"""HTTP POSTs over a pool of keep-alive connections, for tens of thousands of long polls in one process.
+"""HTTP requests over a pool of keep-alive connections, for tens of thousands of long polls in one process.
 
 Sockets, pool and response parser are geventhttpclient's. Requests are written here, and two things of its pool are
 replaced:
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import select
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from email.utils import formatdate
+from typing import Any
 from urllib.parse import urlsplit
 
 import gevent
@@ -23,6 +24,8 @@ import gevent.socket
 from gevent import monkey
 from geventhttpclient.connectionpool import ConnectionPool
 from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError, HTTPSocketPoolResponse
+
+from locustfiles.protocols.interface import Call, Reply
 
 # At 64 KB bodies the block size makes no difference; at 256 KB, 32 KiB was up to 1.4 times faster than 4 KiB or 64 KiB.
 BLOCK_BYTES = 32 * 1024
@@ -38,12 +41,6 @@ class TimedOutError(Exception):
 
 class ConnectionFailedError(Exception):
     """Refused, reset, closed early, or an answer that is not HTTP. ``str()`` is low-cardinality."""
-
-
-class Reply(NamedTuple):
-    status: int
-    content_type: str
-    body: bytes
 
 
 class _Pool(ConnectionPool):
@@ -75,7 +72,7 @@ class _Pool(ConnectionPool):
 
 
 class Transport:
-    """POSTs to one server. At most ``connections`` requests are under way at once; more wait.
+    """Requests to one server. At most ``connections`` requests are under way at once; more wait.
 
     Raises OSError when the host's name cannot be resolved.
     """
@@ -89,24 +86,29 @@ class Transport:
         self._common = _header_lines(common)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Reply:
-        """The answer to one POST, read whole within timeout_s seconds.
+        """``send`` of a POST."""
+        return self.send(Call("POST", path, body, headers), timeout_s)
+
+    def send(self, call: Call, timeout_s: float) -> Reply:
+        """The answer to one request, read whole within timeout_s seconds.
 
         Raises TimedOutError and ConnectionFailedError; after either the connection is closed.
         """
-        request = b"POST %b HTTP/1.1\r\n%b%bContent-Length: %d\r\n\r\n%b" % (
-            path.encode("ascii"),
+        request = b"%b %b HTTP/1.1\r\n%b%bContent-Length: %d\r\n\r\n%b" % (
+            call.method.encode("ascii"),
+            call.path.encode("ascii"),
             self._common,
-            _header_lines(headers),
-            len(body),
-            body,
+            _header_lines(call.headers),
+            len(call.body),
+            call.body,
         )
         try:
             with gevent.Timeout(timeout_s, TimedOutError):
-                return self._exchange(request)
+                return self._exchange(call.method, request)
         except (OSError, HTTPParseError) as error:
             raise ConnectionFailedError(_low_cardinality(error)) from error
 
-    def _exchange(self, request: bytes) -> Reply:
+    def _exchange(self, method: str, request: bytes) -> Reply:
         connection = self._pool.get_socket()
         try:
             connection.sendall(request)
@@ -114,12 +116,13 @@ class Transport:
             self._pool.release_socket(connection)
             raise
         # From here on the response gives the connection back: to the pool when read whole, else closed.
-        response = HTTPSocketPoolResponse(connection, self._pool, block_size=BLOCK_BYTES, method="POST")
+        response = HTTPSocketPoolResponse(connection, self._pool, block_size=BLOCK_BYTES, method=method)
         body = response.read()
         if not response.message_complete:
             raise ConnectionResetError("closed in the body")
-        content_type = response.get("content-type")
-        return Reply(response.status_code, content_type if isinstance(content_type, str) else "", body)
+        headers = {"date": formatdate(usegmt=True)} if "date" not in response else {}
+        headers.update((name.lower(), value) for name, value in response.items())
+        return Reply(response.status_code, headers, body)
 
     def close(self) -> None:
         self._pool.close()

@@ -18,10 +18,12 @@ from locustfiles.lengths import JobLengths, parse_lengths
 from locustfiles.measures import Measures, UseMeter, WorkerReport
 from locustfiles.pacing import Places, Timetable
 from locustfiles.polling import PRESETS
+from locustfiles.protocols.choice import protocol_named
+from locustfiles.protocols.interface import Protocol
 from locustfiles.settings import Settings, connections
 from locustfiles.stages import length_s, outstanding_at
 from locustfiles.transport import Transport
-from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
+from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier, sample_response
 from mockengine.corpus import Corpus
 
 # Tens of thousands of live greenlets make the collector's full passes long; what a future leaves behind is freed by
@@ -44,11 +46,12 @@ class WorkerRun:
 
     def __init__(self, settings: Settings, index: int, workers: int) -> None:
         self.settings = settings
+        self.protocol = protocol_named(settings.protocol)
         self.preset = PRESETS[settings.poll_preset]
         self.ledger = Ledger(share(settings.requests, workers, index))
         self.measures = Measures()
         self.use = UseMeter()
-        self.verifier = _verifier(settings)
+        self.verifier = _verifier(settings, self.protocol)
         self.greenlets = Group()
         outstanding = share(settings.outstanding, workers, index)
         self.transport = Transport(
@@ -164,10 +167,11 @@ class WorkerRun:
         )
 
 
-def _verifier(settings: Settings) -> Verifier:
-    if settings.engine is None:
-        return ShapeVerifier()
-    return CorpusVerifier(Corpus(settings.engine.body_profile, settings.engine.corpus_seed))
+def _verifier(settings: Settings, protocol: Protocol | None) -> Verifier:
+    read = sample_response if protocol is None else protocol.sample
+    if settings.corpus is None:
+        return ShapeVerifier(read)
+    return CorpusVerifier(Corpus(settings.corpus.profile, settings.corpus.seed), read)
 
 
 _current: WorkerRun | None = None

@@ -157,7 +157,9 @@ def test_a_server_that_is_already_there_is_tested_with_host(tmp_path: Path, free
     [
         (["--requests", "0"], "--requests should be at least 1, found 0."),
         (["--poll-preset", "fast"], "--poll-preset should be one of sdk, sdk-pyqwest, plain-45s, found 'fast'."),
-        (["--protocol", "grpc"], "--protocol should be one of tinker, tinker-sessions, found 'grpc'."),
+        (["--protocol", "grpc"], "--protocol should be one of tinker, tinker-sessions, respond-async, operations, "),
+        (["--protocol", "operations"], "--protocol operations needs --host"),
+        (["--verify", "hash"], "--verify should be one of auto, corpus, shape, found 'hash'."),
         (["--hold-engine", "--host", "http://127.0.0.1:9"], "with --host it starts none"),
         (["--lengths", "trace:{tmp}/bad.csv"], "has no column ContextTokens and no column GeneratedTokens"),
         (["--run-dir", "{tmp}"], "exists already"),
