@@ -14,8 +14,8 @@ import gevent
 from gevent.event import AsyncResult, Event
 
 from locustfiles import facts, preflight
-from locustfiles.measures import Totals, WorkerReport, merged_histograms, total
-from locustfiles.processes import ProcessError
+from locustfiles.measures import Totals, WorkerReport, given_up, merged_histograms, total
+from locustfiles.processes import ProcessError, kill_fork
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
 from reports.conclude import conclude
@@ -81,7 +81,9 @@ class Controller:
         return self._document.value
 
     def receive(self, report: WorkerReport) -> None:
-        """A worker's latest report; it replaces the one before."""
+        """A worker's latest report; it replaces the one before. After the drain it comes too late."""
+        if self._drained.is_set():
+            return
         self._reports[report.worker] = report
         self._heard_s[report.worker] = time.monotonic()
         if self._ended_s is None and self._all_workers_finished():
@@ -131,17 +133,42 @@ class Controller:
 
     def _over(self) -> bool:
         """Whether nothing more is to come; when that is before its time, the reason is kept."""
-        now_s = time.monotonic()
-        silent = [worker for worker, heard_s in self._heard_s.items() if now_s - heard_s > SILENT_WORKER_S]
         self._cut_reason = (
             next((report.fatal for report in self._reports.values() if report.fatal), None)
             or self._stack.obituary()
-            or (f"Load worker {silent[0]} has said nothing for {SILENT_WORKER_S:.0f} s." if silent else None)
+            or next((self._silence_of(worker) for worker in sorted(self._unfinished()) if self._silent(worker)), None)
         )
         return self._cut_reason is not None or self._all_workers_finished()
 
+    def _unfinished(self) -> set[int]:
+        """Workers that have not said that nothing more will come."""
+        return set(range(self._workers)) - {worker for worker, report in self._reports.items() if report.finished}
+
     def _all_workers_finished(self) -> bool:
-        return len(self._reports) == self._workers and all(report.finished for report in self._reports.values())
+        return not self._unfinished()
+
+    def _silent(self, worker: int) -> bool:
+        return time.monotonic() - self._heard_s[worker] > SILENT_WORKER_S
+
+    def _silence_of(self, worker: int) -> str:
+        silent_s = time.monotonic() - self._heard_s[worker]
+        return f"Load worker {worker} has said nothing for {silent_s:.0f} s: it has died, or hangs, or is cut off."
+
+    def _give_up_on(self, workers: set[int]) -> None:
+        """These will not report any more: their last reports count, with what was outstanding then as abandoned."""
+        for worker in sorted(workers):
+            silence = self._silence_of(worker)
+            self._cut_reason = self._cut_reason or silence
+            report = self._reports.get(worker)
+            if report is None:
+                self._notes.append(f"{silence} It never reported, and nothing that it did is counted.")
+                continue
+            self._reports[worker] = given_up(report)
+            self._notes.append(
+                f"{silence} The {report.outstanding:,} futures outstanding in its last report count as abandoned; "
+                "what it did later is not counted."
+            )
+            kill_fork(report.pid)
 
     def finish(self) -> RunDocument:
         """Drain, stop what was started, judge. A second call meanwhile ends the drain and waits for the first.
@@ -153,12 +180,15 @@ class Controller:
             return cast(RunDocument, self._document.get())
         self._finishing = self._ending = True
         if self._cut_reason is None:
-            self._cut_reason = self._reason_of_stop()
+            reason = self._reason_of_stop()
             self._drain(self._settings.drain_s)
+            if len(self._unfinished()) < self._workers:  # Locust stops a test by itself when all are missing
+                self._cut_reason = self._cut_reason or reason
         else:  # something has died, and what is outstanding will not end
             self._drain(0.0)
         self._ended_s = self._ended_s or time.monotonic()
         self._drained.set()
+        self._give_up_on(self._unfinished())
         self._greenlet.join()
         self._stack.stop()
         try:
@@ -194,9 +224,11 @@ class Controller:
             self._wait_for_workers(LAST_REPORTS_WITHIN_S)
 
     def _wait_for_workers(self, timeout_s: float) -> None:
+        """For those that still speak."""
         deadline_s = time.monotonic() + timeout_s
-        while not self._all_workers_finished() and time.monotonic() < deadline_s and not self._hurry.wait(0.1):
-            pass
+        while not all(self._silent(worker) for worker in self._unfinished()):
+            if time.monotonic() >= deadline_s or self._hurry.wait(0.1):
+                return
 
     def _facts(self, ended: Literal["complete", "cut"] | None) -> LoadFacts:
         totals = self._totals()

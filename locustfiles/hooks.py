@@ -63,6 +63,7 @@ class RunHooks:
                 self._runner.register_message(REPORT, self._on_report)
         environment.events.test_start.add_listener(self._on_test_start)
         environment.events.test_stopping.add_listener(self._on_test_stopping)
+        environment.events.test_stop.add_listener(self._on_test_stop)
         environment.events.quitting.add_listener(self._on_quitting)
         environment.events.quit.add_listener(self._on_quit)
 
@@ -184,11 +185,17 @@ class RunHooks:
         if not self._options.headless:
             print_verdict(document, self._controller.folder.path)
 
+    def _on_test_stop(self, **_: Any) -> None:
+        """When its last worker has gone missing, a master stops the test, but not itself."""
+        if isinstance(self._runner, MasterRunner) and self._options.headless and not self._runner.worker_count:
+            gevent.spawn(self._runner.quit)
+
     def _on_quitting(self, **_: Any) -> None:
         """Ctrl-C and SIGTERM come here first, with the test still running."""
         if self._is_worker:
             run = current_run_or_none()
             if run is not None and not run.finished:
+                run.fail(f"Load worker {run.index} was stopped on its own.")
                 run.finish(0.0)
                 self._send(run)
         elif isinstance(self._runner, MasterRunner):
