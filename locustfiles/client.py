@@ -29,10 +29,10 @@ class Client(ABC):
     def sample(self, number: int, began_s: float) -> End:
         """One future from its submit to its end. began_s: when the submit was to begin, of CLOCK_MONOTONIC."""
 
-    def _deliver(self, seed: int, max_tokens: int, result: bytes) -> End:
-        """Count a result as the answer to (seed, max_tokens), if it is."""
+    def _deliver(self, number: int, seed: int, max_tokens: int, result: bytes) -> End:
+        """Count a result as that of future ``number``, the answer to (seed, max_tokens), if it is."""
         run = self._run
-        run.measures.delivered_bytes += len(result)
+        run.received(number, len(result))
         flaw = run.verifier.flaw(seed, max_tokens, result)
         if flaw is None:
             run.ledger.verified()

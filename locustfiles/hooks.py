@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -38,10 +39,14 @@ _UserErrors = (SettingsError, preflight.PreflightError, ProcessError, RunFolderE
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has to know: the run's settings and, by Locust's client ids, who takes which share."""
+    """What a worker has to know: the run's settings and, by Locust's client ids, who takes which share.
+
+    run_dir: the run's folder; on another machine, where a worker's part of it is to be.
+    """
 
     settings: Settings
     workers: list[str]
+    run_dir: str
 
 
 class RunHooks:
@@ -116,7 +121,9 @@ class RunHooks:
         except _UserErrors as error:
             self._refuse(str(error))
             return
-        assignment = Assignment(settings=settings, workers=workers)
+        assignment = Assignment(
+            settings=settings, workers=workers, run_dir=str(self._controller.folder.path.absolute())
+        )
         if isinstance(self._runner, MasterRunner):
             self._options.repoll_assignment = msgspec.to_builtins(assignment)
         else:
@@ -132,7 +139,7 @@ class RunHooks:
 
     def _begin_worker(self, assignment: Assignment, client_id: str) -> None:
         index = assignment.workers.index(client_id)
-        run = WorkerRun(assignment.settings, index, len(assignment.workers))
+        run = WorkerRun(assignment.settings, index, len(assignment.workers), Path(assignment.run_dir))
         begin_run(run)
         gevent.spawn(self._report_until_finished, run)
 

@@ -127,6 +127,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         in_web_ui=False,
         help="a TOML file with thresholds = [...]; default: [tool.repoll] of ./pyproject.toml",
     )
+    _add(
+        load,
+        "--futures-log",
+        action="store_true",
+        help="write futures.csv.zst into the run's folder, a row for each future; with several processes, one file "
+        "each",
+    )
     engine = parser.add_argument_group("repoll: mock engine (not with --host)")
     _add(engine, "--engine-port", type=int, default=8000, help="port of the mock engine")
     _add(engine, "--slots", type=int, default=2048, help="requests that the engine serves at once")

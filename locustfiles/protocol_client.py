@@ -48,10 +48,15 @@ class ProtocolClient(Client):
         if isinstance(accepted, Failed):
             return End.FAILED
         self._run.measures.latency("submit", time.monotonic() - began_s)
-        end = accepted if isinstance(accepted, Ready) else self._poll_to_the_end(number, accepted)
+        end: Ready | Failed | Lost | Cancelled
+        if isinstance(accepted, Ready):
+            end = accepted
+        else:
+            self._run.accepted(number, accepted.id)
+            end = self._poll_to_the_end(number, accepted)
         match end:
             case Ready(result):
-                return self._deliver(seed, lengths.max_tokens, result)
+                return self._deliver(number, seed, lengths.max_tokens, result)
             case Lost():
                 return End.LOST
             case Cancelled():
@@ -66,8 +71,6 @@ class ProtocolClient(Client):
             found = self._ask("submit", call, SUBMIT_TIMEOUT_S, self._protocol.accepted)
             if isinstance(found, NoAnswer):
                 found = Failed("submit: no answer", found.detail)
-            if isinstance(found, Ticket):
-                self._run.ledger.accepted(found.id)
             if not isinstance(found, Failed):
                 return found
             self._run.measures.error(found.error_class, found.detail)

@@ -120,7 +120,7 @@ class SdkClient(Client):
                 return End.FAILED
             submitted_s = time.monotonic()
             self._run.measures.latency("submit", submitted_s - began_s)
-            self._run.ledger.accepted(request_id)
+            self._run.accepted(number, request_id)
             promise = Promise(number, request_id, seed, lengths, submitted_s - began_s)
             if self._session_poller is None:
                 end = self._poll_to_the_end(promise, PollState())
@@ -196,7 +196,7 @@ class SdkClient(Client):
             step: Step = next_step(run.preset, state, seen)
             match step:
                 case Deliver():
-                    return self._deliver(promise.seed, promise.lengths.max_tokens, body)
+                    return self._deliver(promise.number, promise.seed, promise.lengths.max_tokens, body)
                 case GiveUp(end, error_class):
                     run.measures.poll_error(error_class, seen.detail)
                     return End.LOST if end == "lost" else End.FAILED

@@ -97,6 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_s: float
     thresholds: list[str]
     hold_engine: bool
+    futures_log: bool
     target_url: str
     engine: EngineSettings | None
     server: ServerSettings | None
@@ -152,6 +153,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         drain_s=options.drain,
         thresholds=_thresholds(options),
         hold_engine=options.hold_engine,
+        futures_log=options.futures_log,
         target_url=their_url or (server.url if server else ""),
         engine=engine,
         server=server,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import gevent
@@ -13,6 +14,7 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Group
 
 from locustfiles.arrivals import CLOSED, schedule
+from locustfiles.futures_log import FuturesLog, log_path
 from locustfiles.ledger import End, Ledger, share
 from locustfiles.lengths import JobLengths, parse_lengths
 from locustfiles.measures import Measures, UseMeter, WorkerReport
@@ -42,9 +44,12 @@ class Start(NamedTuple):
 
 
 class WorkerRun:
-    """Worker ``index`` of ``workers``: users take futures from it until its share is done or it is told to drain."""
+    """Worker ``index`` of ``workers``: users take futures from it until its share is done or it is told to drain.
 
-    def __init__(self, settings: Settings, index: int, workers: int) -> None:
+    run_dir: the run's folder, or where this worker's part of it is to be.
+    """
+
+    def __init__(self, settings: Settings, index: int, workers: int, run_dir: Path) -> None:
         self.settings = settings
         self.protocol = protocol_named(settings.protocol)
         self.preset = PRESETS[settings.poll_preset]
@@ -60,6 +65,8 @@ class WorkerRun:
             headers={"User-Agent": "repoll", "X-API-Key": os.environ.get("TINKER_API_KEY", "tml-repoll")},
         )
         self.index = index
+        self._fatal: str | None = None
+        self._log = FuturesLog(log_path(run_dir, workers, index), self.fail) if settings.futures_log else None
         self._workers = workers
         scheduled = schedule(settings.arrivals, settings.stages, settings.requests, settings.seed)
         self._timetable = Timetable(scheduled.share(workers, index)) if scheduled else None
@@ -71,9 +78,8 @@ class WorkerRun:
         self._outstanding_cap = outstanding
         self._draining = False
         self._all_ended = Event()
-        self._fatal: str | None = None
         if self.ledger.size == 0:
-            self._all_ended.set()
+            self._set_all_ended()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -94,6 +100,8 @@ class WorkerRun:
                 self._places.give_back()
                 return None
             number = self.ledger.begin()
+            if self._log is not None:
+                self._log.begun(self._in_run(number), due_s)
         if not self.settings.stages and (due_s is not None or self.ledger.outstanding == self._outstanding_cap):
             self.use.mark_steady()
         if self._all_begun:
@@ -114,15 +122,39 @@ class WorkerRun:
         self.drain()
 
     def job(self, number: int) -> tuple[int, JobLengths]:
-        """Seed and lengths of this worker's future ``number``: futures are dealt to the workers in turn."""
-        in_run = number * self._workers + self.index
+        """Seed and lengths of this worker's future ``number``."""
+        in_run = self._in_run(number)
         return self.settings.seed + in_run, self._lengths.of(in_run)
+
+    def _in_run(self, number: int) -> int:
+        """Its number among those of all workers, to whom futures are dealt in turn."""
+        return number * self._workers + self.index
+
+    def accepted(self, number: int, request_id: str) -> None:
+        """The server gave future ``number`` this id."""
+        self.ledger.accepted(request_id)
+        if self._log is not None:
+            self._log.accepted(self._in_run(number))
+
+    def received(self, number: int, result_bytes: int) -> None:
+        """Future ``number`` has got a result, right or wrong."""
+        self.measures.delivered_bytes += result_bytes
+        if self._log is not None:
+            self._log.result(self._in_run(number), result_bytes)
 
     def end(self, number: int, end: End) -> None:
         self.ledger.end(number, end)
+        if self._log is not None:
+            self._log.ended(self._in_run(number), end, self.ledger.polls_of(number))
         self._places.give_back()
         if self.ledger.outstanding == 0 and (self._draining or self._all_begun):
-            self._all_ended.set()
+            self._set_all_ended()
+
+    def _set_all_ended(self) -> None:
+        """The log is whole before anybody hears of the end."""
+        if self._log is not None:
+            self._log.close()
+        self._all_ended.set()
 
     def fail(self, reason: str) -> None:
         """This worker can't go on."""
@@ -136,15 +168,16 @@ class WorkerRun:
         self._places.resize(self._outstanding_cap)  # nobody is left waiting for a stage that will not come
         self.use.mark_drain()
         if self.ledger.outstanding == 0:
-            self._all_ended.set()
+            self._set_all_ended()
 
     def finish(self, timeout_s: float) -> None:
         """Wait until all that has begun has ended, timeout_s at most; the rest is abandoned."""
         self.drain()
         self._all_ended.wait(timeout_s)
         self.greenlets.kill()
-        self.ledger.abandon_outstanding()
-        self._all_ended.set()
+        for number in self.ledger.still_outstanding():
+            self.end(number, End.ABANDONED)
+        self._set_all_ended()
         self.use.stop()
         self.transport.close()
 
