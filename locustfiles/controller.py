@@ -26,6 +26,7 @@ TICK_S = 1.0
 CHECKPOINT_EVERY_TICKS = 5
 SILENT_WORKER_S = 15.0  # workers report every second
 LAST_REPORTS_WITHIN_S = 10.0  # of the end of the drain
+RUN_TIME_SLACK_S = 1.0  # of timers that are not ours
 RUNS = Path("runs")
 
 
@@ -34,7 +35,7 @@ class Controller:
 
     begin_drain(timeout_s): tells all workers to submit nothing more, and to abandon what is still outstanding after
     timeout_s. stop_test(): stops Locust's test, which in turn calls ``finish``. show(previous, row, rss_bytes): tells a
-    person how far the run is. run_time_s: Locust's --run-time, after which a run is complete whatever its count.
+    person how far the run is. run_time_s: --run-time, after which a run is ended and complete whatever its count.
 
     Making one starts the run's processes. Raises PreflightError, RunFolderError and ProcessError.
     """
@@ -67,7 +68,7 @@ class Controller:
         self._ending = self._finishing = False
         self._drained = Event()
         self._document: AsyncResult[RunDocument] = AsyncResult()
-        self._started_s = time.monotonic()
+        self._started_s = self._made_s = time.monotonic()
         self._ended_s: float | None = None
         self.folder.checkpoint(self._facts(None))
         self._stack = Stack(settings, self.folder)
@@ -138,7 +139,8 @@ class Controller:
             or self._stack.obituary()
             or next((self._silence_of(worker) for worker in sorted(self._unfinished()) if self._silent(worker)), None)
         )
-        return self._cut_reason is not None or self._all_workers_finished()
+        time_over = self._run_time_s is not None and time.monotonic() - self._started_s >= self._run_time_s
+        return self._cut_reason is not None or time_over or self._all_workers_finished()
 
     def _unfinished(self) -> set[int]:
         """Workers that have not said that nothing more will come."""
@@ -202,7 +204,9 @@ class Controller:
     def _reason_of_stop(self) -> str | None:
         """Why a run that is being stopped is cut short; None when it has done what it was asked to do."""
         elapsed_s = time.monotonic() - self._started_s
-        on_time = self._run_time_s is not None and elapsed_s >= self._run_time_s
+        # The timer of Locust's web UI starts with the making of this.
+        since_made_s = time.monotonic() - self._made_s
+        on_time = self._run_time_s is not None and since_made_s >= self._run_time_s - RUN_TIME_SLACK_S
         if on_time or self._all_workers_finished():
             return None
         totals = self._totals()

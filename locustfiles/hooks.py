@@ -57,6 +57,7 @@ class RunHooks:
         self._runner = cast(Any, environment.runner)  # Locust does not type which kind it is
         self._is_worker = isinstance(self._runner, WorkerRunner)
         self._controller: Controller | None = None
+        self._run_time_s: float | None = None
         preflight.raise_open_files_limit()
         if self._is_worker:
             _spare_worker_the_first_interrupt()
@@ -89,6 +90,8 @@ class RunHooks:
             options.spawn_rate = min(options.num_users, 100)
         if options.headless:
             options.only_summary = True  # the line of progress stands in for Locust's tables
+            # Locust's timer would start before the run's processes do; the controller's starts when they are up.
+            self._run_time_s, options.run_time = options.run_time, None
 
     @property
     def _options(self) -> Any:
@@ -116,7 +119,7 @@ class RunHooks:
                 begin_drain=self._begin_drain,
                 stop_test=self._stop_test,
                 show=Progress(settings.requests).show if self._options.headless else None,
-                run_time_s=self._options.run_time,
+                run_time_s=self._run_time_s or self._options.run_time,
             )
         except _UserErrors as error:
             self._refuse(str(error))
