@@ -24,7 +24,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) $(OUTSTANDING:%=--o
 SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
 SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
 
-.PHONY: soak outstanding soak-faults soak-frozen web test fuzz sdks bench bench-engine bench-fanout check format lock proto clean
+.PHONY: soak outstanding soak-faults soak-frozen web test fuzz sdks bench bench-engine bench-fanout bench-load check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -109,6 +109,11 @@ bench-fanout: $(VENV)/runtime
 		$(BIN)/python -m mockengine.fanout bench --transport $$transport $(FANOUT_ARGS) --output $(FANOUT_RUN)/$$transport \
 		&& $(BIN)/python -m reports.rounds $(FANOUT_RUN)/$$transport/raw.jsonl || exit; \
 	done
+
+# CPU and memory of the load itself, beside a plain aiohttp client that does the same work; QUICK=1: one round.
+LOAD_BENCH_ARGS ?= $(if $(QUICK),--rounds 1 --futures 2000)
+bench-load: $(VENV)/runtime
+	@$(BIN)/python -m locustfiles.bench $(LOAD_BENCH_ARGS)
 
 check: $(VENV)/dev
 	$(BIN)/ruff check .

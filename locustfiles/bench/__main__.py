@@ -25,6 +25,7 @@ import psutil
 from locustfiles.bench import MAX_TOKENS, PROFILE, PROMPT_TOKENS
 from locustfiles.bench.target import RunningTarget, running
 from locustfiles.preflight import raise_open_files_limit
+from locustfiles.processes import die_with_parent
 from mockengine.corpus import Corpus
 from reports.paired import compare
 
@@ -51,7 +52,7 @@ def load_command(url: str, outstanding: int, folder: Path) -> list[str]:
     return [
         *(str(locust), "-f", str(ROOT / "locustfiles/soak.py"), "--headless", "--run-dir", str(folder / "run")),
         *("--host", url, "--observe", "none", "--verify", "corpus", "--body-profile", PROFILE),
-        *("--requests", str(ENDLESS), "--outstanding", str(outstanding)),
+        *("--poll-preset", "sdk-pyqwest", "--requests", str(ENDLESS), "--outstanding", str(outstanding)),
         *("--max-tokens", str(MAX_TOKENS), "--prompt-tokens", str(PROMPT_TOKENS)),
     ]
 
@@ -66,7 +67,7 @@ ARMS: dict[str, Callable[[str, int, Path], list[str]]] = {"plain": plain_command
 @contextmanager
 def _client(command: list[str], log: Path) -> Iterator[psutil.Process]:
     with log.open("wb") as output:
-        popen = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT)
+        popen = subprocess.Popen(command, stdout=output, stderr=output, cwd=ROOT, preexec_fn=die_with_parent)
     try:
         yield psutil.Process(popen.pid)
     finally:

@@ -20,7 +20,7 @@ from locustfiles.submitting import SUBMITS_AT_ONCE
 from locustfiles.verification import CorpusVerifier
 from mockengine.corpus import Corpus
 
-POLL_TIMEOUT = aiohttp.ClientTimeout(total=45.0)
+POLL_TIMEOUT = aiohttp.ClientTimeout(total=90.0)
 
 
 async def follow_futures(url: str, outstanding: int) -> None:

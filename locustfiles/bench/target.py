@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -45,7 +44,7 @@ class Target:
         self.clients_waiting = 0
         self._let_in = asyncio.Event()
         self._jobs: dict[str, _SamplingParams] = {}
-        self._held: deque[asyncio.Future[None]] = deque()
+        self._held: dict[str, asyncio.Future[None]] = {}  # by future; the oldest poll first
 
     @property
     def held(self) -> int:
@@ -73,7 +72,7 @@ class Target:
 
     def _answer_the_oldest(self) -> None:
         while len(self._held) > self.held_at_most:
-            oldest = self._held.popleft()
+            oldest = self._held.pop(next(iter(self._held)))
             if not oldest.done():
                 oldest.set_result(None)
 
@@ -98,10 +97,11 @@ class Target:
     async def _retrieve_future(self, request: web.Request) -> web.Response:
         name = msgspec.json.decode(await request.read(), type=_Poll).request_id
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._held.append(turn)
+        self._held.pop(name, None)  # a poll that its client has given up
+        self._held[name] = turn
         self._answer_the_oldest()
         await turn
-        params = self._jobs.pop(name)
+        params = self._jobs[name]
         sequence = SampledSequence(
             stop_reason=StopReason.LENGTH,
             tokens=self._corpus.tokens(params.seed, 0, params.max_tokens),
