@@ -24,7 +24,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) $(OUTSTANDING:%=--o
 SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
 SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
 
-.PHONY: soak outstanding soak-faults soak-frozen web test fuzz parity sdks bench bench-engine bench-fanout bench-served check format lock proto clean
+.PHONY: soak outstanding soak-faults soak-frozen web test fuzz parity sdks bench bench-engine bench-fanout bench-load bench-served check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -119,6 +119,11 @@ SERVED_ARGS ?= $(if $(QUICK),--rows 32$(comma)128 --intervals 20ms --rounds 6 --
 bench-served: $(VENV)/runtime
 	@$(BIN)/python -m mockengine.fanout end-to-end $(SERVED_ARGS) --output $(FANOUT_RUN)-served \
 		&& $(BIN)/python -m reports.fanout $(FANOUT_RUN)-served/raw.jsonl
+
+# CPU and memory of the load itself, beside a plain aiohttp client that does the same work; QUICK=1: one round.
+LOAD_BENCH_ARGS ?= $(if $(QUICK),--rounds 1 --futures 2000)
+bench-load: $(VENV)/runtime
+	@$(BIN)/python -m locustfiles.bench $(LOAD_BENCH_ARGS)
 
 check: $(VENV)/dev
 	$(BIN)/ruff check .

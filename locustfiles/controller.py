@@ -14,8 +14,8 @@ import gevent
 from gevent.event import AsyncResult, Event
 
 from locustfiles import facts, preflight
-from locustfiles.measures import Totals, WorkerReport, merged_histograms, total
-from locustfiles.processes import ProcessError
+from locustfiles.measures import Totals, WorkerReport, given_up, merged_histograms, total
+from locustfiles.processes import ProcessError, kill_fork
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
 from reports.aborting import stopped_by
@@ -29,6 +29,7 @@ CHECKPOINT_EVERY_TICKS = 5
 SILENT_WORKER_S = 15.0  # workers report every second
 LAST_REPORTS_WITHIN_S = 10.0  # of the end of the drain
 MAX_EVENTS = 1000  # a run of days whose engine restarts each minute has more, and nobody reads them
+RUN_TIME_SLACK_S = 1.0  # of timers that are not ours
 RUNS = Path("runs")
 
 
@@ -46,7 +47,7 @@ class Controller:
 
     begin_drain(timeout_s): tells all workers to submit nothing more, and to abandon what is still outstanding after
     timeout_s. stop_test(): stops Locust's test, which in turn calls ``finish``. show(tick): tells a person how far the
-    run is. run_time_s: Locust's --run-time, after which a run is complete whatever its count. command: what repeats it.
+    run is. run_time_s: --run-time, after which a run is complete whatever its count. command: what repeats it.
 
     Making one starts the run's processes. Raises PreflightError, RunFolderError and ProcessError.
     """
@@ -84,7 +85,7 @@ class Controller:
         self._ending = self._finishing = False
         self._drained = Event()
         self._document: AsyncResult[RunDocument] = AsyncResult()
-        self._started_s = time.monotonic()
+        self._started_s = self._made_s = time.monotonic()
         self._ended_s: float | None = None
         self.folder.checkpoint(self._facts(None))
         self._stack = Stack(settings, self.folder)
@@ -122,7 +123,9 @@ class Controller:
         self._events.append(RunEvent(monotonic_s=time.monotonic(), unix_s=time.time(), kind=kind, text=text))
 
     def receive(self, report: WorkerReport) -> None:
-        """A worker's latest report; it replaces the one before."""
+        """A worker's latest report; it replaces the one before. After the drain it comes too late."""
+        if self._drained.is_set():
+            return
         self._reports[report.worker] = report
         self._heard_s[report.worker] = time.monotonic()
         if self._ended_s is None and self._all_workers_finished():
@@ -185,17 +188,43 @@ class Controller:
 
     def _over(self) -> bool:
         """Whether nothing more is to come; when that is before its time, the reason is kept."""
-        now_s = time.monotonic()
-        silent = [worker for worker, heard_s in self._heard_s.items() if now_s - heard_s > SILENT_WORKER_S]
         self._cut_reason = (
             next((report.fatal for report in self._reports.values() if report.fatal), None)
             or self._stack.obituary()
-            or (f"Load worker {silent[0]} has said nothing for {SILENT_WORKER_S:.0f} s." if silent else None)
+            or next((self._silence_of(worker) for worker in sorted(self._unfinished()) if self._silent(worker)), None)
         )
-        return self._cut_reason is not None or self._all_workers_finished()
+        time_over = self._run_time_s is not None and time.monotonic() - self._started_s >= self._run_time_s
+        return self._cut_reason is not None or time_over or self._all_workers_finished()
+
+    def _unfinished(self) -> set[int]:
+        """Workers that have not said that nothing more will come."""
+        return set(range(self._workers)) - {worker for worker, report in self._reports.items() if report.finished}
 
     def _all_workers_finished(self) -> bool:
-        return len(self._reports) == self._workers and all(report.finished for report in self._reports.values())
+        return not self._unfinished()
+
+    def _silent(self, worker: int) -> bool:
+        return time.monotonic() - self._heard_s[worker] > SILENT_WORKER_S
+
+    def _silence_of(self, worker: int) -> str:
+        silent_s = time.monotonic() - self._heard_s[worker]
+        return f"Load worker {worker} has said nothing for {silent_s:.0f} s: it has died, or hangs, or is cut off."
+
+    def _give_up_on(self, workers: set[int]) -> None:
+        """These will not report any more: their last reports count, with what was outstanding then as abandoned."""
+        for worker in sorted(workers):
+            silence = self._silence_of(worker)
+            self._cut_reason = self._cut_reason or silence
+            report = self._reports.get(worker)
+            if report is None:
+                self._notes.append(f"{silence} It never reported, and nothing that it did is counted.")
+                continue
+            self._reports[worker] = given_up(report)
+            self._notes.append(
+                f"{silence} The {report.outstanding:,} futures outstanding in its last report count as abandoned; "
+                "what it did later is not counted."
+            )
+            kill_fork(report.pid)
 
     def finish(self) -> RunDocument:
         """Drain, stop what was started, judge. A second call meanwhile ends the drain and waits for the first.
@@ -209,14 +238,17 @@ class Controller:
         if self._abort_reason is not None:
             self._drain(0.0)
         elif self._cut_reason is None:
-            self._cut_reason = self._reason_of_stop()
+            reason = self._reason_of_stop()
             self._drain(self._settings.drain_s)
+            if len(self._unfinished()) < self._workers:  # Locust stops a test by itself when all are missing
+                self._cut_reason = self._cut_reason or reason
         else:  # something has died, and what is outstanding will not end
             self._drain(0.0)
         self._ended_s = self._ended_s or time.monotonic()
         if self._cut_reason is None and self._abort_reason is None:
             self._settle()
         self._drained.set()
+        self._give_up_on(self._unfinished())
         self._greenlet.join()
         self._injected = self._stack.injected_faults()
         self._stack.stop()
@@ -236,7 +268,9 @@ class Controller:
     def _reason_of_stop(self) -> str | None:
         """Why a run that is being stopped is cut short; None when it has done what it was asked to do."""
         elapsed_s = time.monotonic() - self._started_s
-        on_time = self._run_time_s is not None and elapsed_s >= self._run_time_s
+        # The timer of Locust's web UI starts with the making of this.
+        since_made_s = time.monotonic() - self._made_s
+        on_time = self._run_time_s is not None and since_made_s >= self._run_time_s - RUN_TIME_SLACK_S
         if on_time or self._all_workers_finished():
             return None
         totals = self._totals()
@@ -265,9 +299,11 @@ class Controller:
             self._hurry.wait(self._settings.settle_s)
 
     def _wait_for_workers(self, timeout_s: float) -> None:
+        """For those that still speak."""
         deadline_s = time.monotonic() + timeout_s
-        while not self._all_workers_finished() and time.monotonic() < deadline_s and not self._hurry.wait(0.1):
-            pass
+        while not all(self._silent(worker) for worker in self._unfinished()):
+            if time.monotonic() >= deadline_s or self._hurry.wait(0.1):
+                return
 
     def _facts(self, ended: Ended | None) -> LoadFacts:
         totals = self._totals()
@@ -285,7 +321,7 @@ class Controller:
             errors=totals.errors,
             histograms=merged_histograms(self._reports.values()),
             workers=[self._reports[worker].use for worker in sorted(self._reports)],
-            verification="shape" if self._settings.engine is None else "corpus",
+            verification="shape" if self._settings.corpus is None else "corpus",
             ended=ended,
             cut_reason=self._cut_reason or self._abort_reason,
             notes=self._notes,

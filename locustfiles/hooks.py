@@ -44,10 +44,14 @@ _UserErrors = (SettingsError, preflight.PreflightError, ProcessError, RunFolderE
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has to know: the run's settings and, by Locust's client ids, who takes which share."""
+    """What a worker has to know: the run's settings and, by Locust's client ids, who takes which share.
+
+    run_dir: the run's folder; on another machine, where a worker's part of it is to be.
+    """
 
     settings: Settings
     workers: list[str]
+    run_dir: str
 
 
 class RunHooks:
@@ -60,6 +64,7 @@ class RunHooks:
         self._controller: Controller | None = None
         self._pages: SoakPages | None = None
         self._start: AsyncResult[str | None] = AsyncResult()
+        self._run_time_s: float | None = None
         preflight.raise_open_files_limit()
         if self._is_worker:
             _spare_worker_the_first_interrupt()
@@ -73,6 +78,7 @@ class RunHooks:
                 self._pages = SoakPages(environment, _refusal, self._expect_start)
         environment.events.test_start.add_listener(self._on_test_start)
         environment.events.test_stopping.add_listener(self._on_test_stopping)
+        environment.events.test_stop.add_listener(self._on_test_stop)
         environment.events.quitting.add_listener(self._on_quitting)
         environment.events.quit.add_listener(self._on_quit)
 
@@ -92,6 +98,8 @@ class RunHooks:
             options.spawn_rate = min(options.num_users, 100)
         if options.headless:
             options.only_summary = True  # the line of progress stands in for Locust's tables
+            # Locust's timer would start before the run's processes do; the controller's starts when they are up.
+            self._run_time_s, options.run_time = options.run_time, None
 
     @property
     def _options(self) -> Any:
@@ -120,7 +128,7 @@ class RunHooks:
                 begin_drain=self._begin_drain,
                 stop_test=self._stop_test,
                 show=Progress(settings.requests).show if self._options.headless else live.add,
-                run_time_s=self._options.run_time,
+                run_time_s=self._run_time_s or self._options.run_time,
                 command=self._command(),
             )
         except _UserErrors as error:
@@ -128,7 +136,9 @@ class RunHooks:
             return
         if self._pages is not None:
             self._pages.begin(self._controller, live)
-        assignment = Assignment(settings=settings, workers=workers)
+        assignment = Assignment(
+            settings=settings, workers=workers, run_dir=str(self._controller.folder.path.absolute())
+        )
         if isinstance(self._runner, MasterRunner):
             self._options.repoll_assignment = msgspec.to_builtins(assignment)
         else:
@@ -156,7 +166,7 @@ class RunHooks:
 
     def _begin_worker(self, assignment: Assignment, client_id: str) -> None:
         index = assignment.workers.index(client_id)
-        run = WorkerRun(assignment.settings, index, len(assignment.workers))
+        run = WorkerRun(assignment.settings, index, len(assignment.workers), Path(assignment.run_dir))
         begin_run(run)
         gevent.spawn(self._report_until_finished, run)
 
@@ -209,11 +219,17 @@ class RunHooks:
         if not self._options.headless:
             print_verdict(document, self._controller.folder.path)
 
+    def _on_test_stop(self, **_: Any) -> None:
+        """When its last worker has gone missing, a master stops the test, but not itself."""
+        if isinstance(self._runner, MasterRunner) and self._options.headless and not self._runner.worker_count:
+            gevent.spawn(self._runner.quit)
+
     def _on_quitting(self, **_: Any) -> None:
         """Ctrl-C and SIGTERM come here first, with the test still running."""
         if self._is_worker:
             run = current_run_or_none()
             if run is not None and not run.finished:
+                run.fail(f"Load worker {run.index} was stopped on its own.")
                 run.finish(0.0)
                 self._send(run)
         elif isinstance(self._runner, MasterRunner):

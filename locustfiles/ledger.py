@@ -83,7 +83,8 @@ class Ledger:
             self._polls[number] = polls + 1
         return polls > 0
 
-    def polls(self, number: int) -> int:
+    def polls_of(self, number: int) -> int:
+        """Up to 65,535."""
         return self._polls[number]
 
     def verified(self) -> None:
@@ -101,11 +102,9 @@ class Ledger:
         self._by_end[End.OUTSTANDING] -= 1
         self._by_end[end] += 1
 
-    def abandon_outstanding(self) -> None:
-        """The run is over: whatever has not ended is abandoned."""
-        for number in range(self._submitted):
-            if self._ends[number] == End.OUTSTANDING:
-                self.end(number, End.ABANDONED)
+    def still_outstanding(self) -> list[int]:
+        """The numbers of those that have not ended."""
+        return [number for number in range(self._submitted) if self._ends[number] == End.OUTSTANDING]
 
     def counts(self) -> FutureCounts:
         return FutureCounts(

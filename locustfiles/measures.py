@@ -6,6 +6,7 @@ message loses nothing.
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -42,11 +43,12 @@ def new_histogram() -> HdrHistogram:
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one worker knows, cumulative. lag_max_s alone is since the previous report.
 
-    accepted: submits that the target has answered with an id.
+    pid: of its process. accepted: submits that the target has answered with an id.
     finished: nothing more will come. fatal: why this worker can't go on, a sentence.
     """
 
     worker: int
+    pid: int
     futures: FutureCounts
     outstanding: int
     accepted: int
@@ -118,6 +120,7 @@ class Measures:
     ) -> WorkerReport:
         return WorkerReport(
             worker=worker,
+            pid=os.getpid(),
             futures=futures,
             outstanding=outstanding,
             accepted=accepted,
@@ -220,6 +223,12 @@ class UseMeter:
         """The work is done: what this process does from now on is not counted."""
         self._greenlet.kill(block=False)
         self._whole.close()
+
+
+def given_up(report: WorkerReport) -> WorkerReport:
+    """The last report of a worker that will send no more: what is outstanding in it has been abandoned."""
+    futures = msgspec.structs.replace(report.futures, abandoned=report.futures.abandoned + report.outstanding)
+    return msgspec.structs.replace(report, futures=futures, outstanding=0)
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ from typing import Any
 from locustfiles.arrivals import CLOSED
 from locustfiles.durations import parse_duration
 from locustfiles.preset import CONSTANTS, PRESET_NAMES
-from locustfiles.settings import PROTOCOLS
+from locustfiles.protocols.choice import NAMES
+from locustfiles.settings import VERIFY
 from mockengine.corpus import PROFILES
 
 SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
@@ -63,9 +64,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         load,
         "--protocol",
         default="tinker",
-        metavar="|".join(PROTOCOLS),
-        help="poll each future by itself, or a client's session for all of its futures, whose results it then fetches "
-        "and acknowledges",
+        metavar="|".join(NAMES),
+        help="tinker: poll each future by itself; tinker-sessions: a client's session for all of its futures, whose "
+        "results it then fetches and acknowledges; respond-async (RFC 7240), operations, or a class of your own, with "
+        "--host: see docs/protocols.md",
+    )
+    _add(
+        load,
+        "--verify",
+        default="auto",
+        metavar="|".join(VERIFY),
+        help="compare results with the mock engine's corpus (--body-profile, --corpus-seed), or look at their shape "
+        "only; auto: corpus unless with --host",
     )
     _add(
         load,
@@ -126,6 +136,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         in_web_ui=False,
         help="a TOML file with thresholds = [...]; default: [tool.repoll] of ./pyproject.toml",
+    )
+    _add(
+        load,
+        "--futures-log",
+        action="store_true",
+        help="write futures.csv.zst into the run's folder, a row for each future; with several processes, one file "
+        "each",
     )
     client = parser.add_argument_group("repoll: client (with --poll-preset custom)")
     for constant in CONSTANTS:

@@ -7,9 +7,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import gevent
+import psutil
 from gevent import subprocess
 
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
@@ -29,6 +31,18 @@ def die_with_parent() -> None:
     """Make this process end when its parent does, even by SIGKILL. Linux only, a no-op elsewhere."""
     if sys.platform == "linux":
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def kill_fork(pid: int) -> None:
+    """SIGKILL to a process that this one has forked and that runs the same program; nothing to any other.
+
+    Locust waits for its forked workers for ever, and one that was stopped (SIGSTOP) takes no other signal.
+    """
+    program = psutil.Process().cmdline()
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if child.pid == pid and child.cmdline() == program:
+                child.kill()
 
 
 class Process:

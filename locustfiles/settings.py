@@ -17,6 +17,7 @@ import msgspec
 
 from locustfiles.arrivals import CLOSED
 from locustfiles.preset import CONSTANTS, CUSTOM, PRESET_NAMES, PRESETS, SDK, Preset
+from locustfiles.protocols.choice import SDK_PROTOCOLS, ProtocolError, protocol_named
 from locustfiles.stages import Stages, StagesError, due_times, most_outstanding, read_stages
 from mockengine.corpus import PROFILES, BodyProfile
 from reports.schema import Stage
@@ -25,7 +26,8 @@ from reports.thresholds import ThresholdError
 
 RETRIEVED_TTL_S = 300.0  # how long the server that we start keeps a delivered result, unless it is told otherwise
 SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
-PROTOCOLS = ("tinker", "tinker-sessions")
+
+VERIFY = ("auto", "corpus", "shape")
 
 # What one client has under way at once when it polls its session, besides its submits: results that it fetches, over
 # the 1,000 connections of the SDK's pool for them (tinker, _constants.py), and the session's poll.
@@ -78,6 +80,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"http://127.0.0.1:{self.port}"
 
 
+class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which corpus the engine's answers are, whoever has started it."""
+
+    profile: BodyProfile
+    seed: int
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """One run. engine and server are None when they are not started by it: the target is somebody else's."""
 
@@ -104,9 +113,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retrieved_ttl_s: float | None  # None: not known, as the target is not ours
     thresholds: list[str]
     hold_engine: bool
+    futures_log: bool
     target_url: str
     engine: EngineSettings | None
     server: ServerSettings | None
+    corpus: CorpusSettings | None  # None: of a result, only the shape is known
+
+    @property
+    def speaks_tinker(self) -> bool:
+        return self.protocol in SDK_PROTOCOLS
 
     @property
     def polls_sessions(self) -> bool:
@@ -118,8 +133,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
     """The run that Locust's parsed options describe. Raises SettingsError."""
     for name in ("requests", "in_flight", "max_tokens", "prompt_tokens", "slots"):
         _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
-    if options.protocol not in PROTOCOLS:
-        raise SettingsError(f"--protocol should be one of {', '.join(PROTOCOLS)}, found '{options.protocol}'.")
+    _check_protocol(options)
+    if options.verify not in VERIFY:
+        raise SettingsError(f"--verify should be one of {', '.join(VERIFY)}, found '{options.verify}'.")
     if options.hold_engine and options.host:
         raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
@@ -159,9 +175,11 @@ def settings_from(options: argparse.Namespace) -> Settings:
         retrieved_ttl_s=server.retrieved_ttl_s if server else options.retrieved_ttl,
         thresholds=_thresholds(options),
         hold_engine=options.hold_engine,
+        futures_log=options.futures_log,
         target_url=their_url or (server.url if server else ""),
         engine=engine,
         server=server,
+        corpus=_corpus(options, engine),
     )
 
 
@@ -193,6 +211,24 @@ def _preset(options: argparse.Namespace) -> Preset:
             option = f"--client-{constant.removesuffix('_s').replace('_', '-')}"
             raise SettingsError(f"{option} should be from {least:g} to {most:g}, found {value:g}.")
     return replace(SDK, name=name, **told) if name == CUSTOM else PRESETS[name]
+
+
+def _check_protocol(options: argparse.Namespace) -> None:
+    try:
+        protocol = protocol_named(options.protocol)
+    except ProtocolError as error:
+        raise SettingsError(str(error)) from error
+    if protocol is not None and not options.host:
+        raise SettingsError(
+            f"--protocol {options.protocol} needs --host: the server that a run starts by itself speaks "
+            f"{' and '.join(SDK_PROTOCOLS)} only."
+        )
+
+
+def _corpus(options: argparse.Namespace, engine: EngineSettings | None) -> CorpusSettings | None:
+    if options.verify == "shape" or (options.verify == "auto" and engine is None):
+        return None
+    return CorpusSettings(profile=options.body_profile, seed=options.corpus_seed)
 
 
 def _thresholds(options: argparse.Namespace) -> list[str]:

@@ -1,4 +1,4 @@
-"""The soak: SDK clients follow futures through a server until the count is reached. Run it with
+"""The soak: clients follow futures through a server until the count is reached. Run it with
 
     locust -f locustfiles/soak.py --headless
 
@@ -6,8 +6,8 @@ Everything is in the package ``locustfiles``; Locust loads this file by its path
 """
 
 from locustfiles.hooks import install
-from locustfiles.sdk_user import SdkUser
+from locustfiles.user import FuturesUser
 
-__all__ = ["SdkUser"]
+__all__ = ["FuturesUser"]
 
 install()

@@ -44,7 +44,8 @@ class Stack:
         target = settings.observe if settings.observe != "auto" else f"pid:{self._named(SERVER).pid}"
         args = ["observe", "--target", target, "--out", str(self._folder.resources_csv)]
         args += ["--target-metrics", f"{settings.target_url}/metrics"]
-        args += ["--canary", f"{settings.target_url}/api/v1/healthz"]
+        if settings.speaks_tinker:
+            args += ["--canary", f"{settings.target_url}/api/v1/healthz"]
         if settings.engine is not None:
             args += [
                 "--engine-pid",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
@@ -19,6 +20,16 @@ class Flaw(NamedTuple):
     text: str
 
 
+Read = Callable[[bytes], SampleResponse]  # raises ValueError for what holds no sample
+
+
+def sample_response(body: bytes) -> SampleResponse:
+    try:
+        return SampleResponse.FromString(body)
+    except DecodeError as error:
+        raise ValueError(f"not a SampleResponse: {error}") from error
+
+
 class Verifier(Protocol):
     def flaw(self, seed: int, max_tokens: int, body: bytes) -> Flaw | None:
         """What is wrong with ``body`` as the answer to (seed, max_tokens); None when nothing is."""
@@ -27,8 +38,9 @@ class Verifier(Protocol):
 class CorpusVerifier:
     """Compares with what the corpus says. A right result costs two slices and one comparison."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, read: Read = sample_response) -> None:
         self._corpus = corpus
+        self._read = read
 
     def flaw(self, seed: int, max_tokens: int, body: bytes) -> Flaw | None:
         tokens = self._corpus.tokens(seed, 0, max_tokens)
@@ -39,12 +51,9 @@ class CorpusVerifier:
         return self._explain(sequence, body)
 
     def _explain(self, expected: SampledSequence, body: bytes) -> Flaw | None:
-        response = _parse(body)
-        if isinstance(response, Flaw):
-            return response
-        if len(response.sequences) != 1:
-            return Flaw("corrupted", f"expected 1 sequence, found {len(response.sequences)}")
-        found = response.sequences[0]
+        found = _only_sequence(self._read, body)
+        if isinstance(found, Flaw):
+            return found
         if found == expected:
             return None  # the same message in another field order, which protobuf allows
         if found.tokens != expected.tokens:
@@ -60,13 +69,13 @@ class CorpusVerifier:
 class ShapeVerifier:
     """For an engine that is not ours: one sequence, a token at least and max_tokens at most, as many logprobs."""
 
+    def __init__(self, read: Read = sample_response) -> None:
+        self._read = read
+
     def flaw(self, seed: int, max_tokens: int, body: bytes) -> Flaw | None:
-        response = _parse(body)
-        if isinstance(response, Flaw):
-            return response
-        if len(response.sequences) != 1:
-            return Flaw("corrupted", f"expected 1 sequence, found {len(response.sequences)}")
-        sequence = response.sequences[0]
+        sequence = _only_sequence(self._read, body)
+        if isinstance(sequence, Flaw):
+            return sequence
         count, rest = divmod(len(sequence.tokens), TOKEN_BYTES)
         if rest or not 1 <= count <= max_tokens:
             return Flaw("corrupted", f"expected 1 to {max_tokens} tokens, found {len(sequence.tokens)} bytes of them")
@@ -75,11 +84,14 @@ class ShapeVerifier:
         return None
 
 
-def _parse(body: bytes) -> SampleResponse | Flaw:
+def _only_sequence(read: Read, body: bytes) -> SampledSequence | Flaw:
     try:
-        return SampleResponse.FromString(body)
-    except DecodeError as error:
-        return Flaw("corrupted", f"not a SampleResponse: {error}")
+        sequences = read(body).sequences
+    except ValueError as error:
+        return Flaw("corrupted", str(error))
+    if len(sequences) != 1:
+        return Flaw("corrupted", f"expected 1 sequence, found {len(sequences)}")
+    return sequences[0]
 
 
 def _first_difference(what: str, expected: bytes, found: bytes) -> str:

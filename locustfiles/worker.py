@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import gevent
@@ -13,14 +14,17 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Group
 
 from locustfiles.arrivals import CLOSED, schedule
+from locustfiles.futures_log import FuturesLog, log_path
 from locustfiles.ledger import End, Ledger, share
 from locustfiles.lengths import JobLengths, parse_lengths
 from locustfiles.measures import Measures, UseMeter, WorkerReport
 from locustfiles.pacing import Places, Timetable
+from locustfiles.protocols.choice import protocol_named
+from locustfiles.protocols.interface import Protocol
 from locustfiles.settings import Settings, connections
 from locustfiles.stages import length_s, outstanding_at
 from locustfiles.transport import ConnectionFailedError, Transport
-from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier
+from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier, sample_response
 from mockengine.corpus import Corpus
 
 # Tens of thousands of live greenlets make the collector's full passes long; what a future leaves behind is freed by
@@ -42,15 +46,19 @@ class Start(NamedTuple):
 
 
 class WorkerRun:
-    """Worker ``index`` of ``workers``: users take futures from it until its share is done or it is told to drain."""
+    """Worker ``index`` of ``workers``: users take futures from it until its share is done or it is told to drain.
 
-    def __init__(self, settings: Settings, index: int, workers: int) -> None:
+    run_dir: the run's folder, or where this worker's part of it is to be.
+    """
+
+    def __init__(self, settings: Settings, index: int, workers: int, run_dir: Path) -> None:
         self.settings = settings
+        self.protocol = protocol_named(settings.protocol)
         self.preset = settings.preset
         self.ledger = Ledger(share(settings.requests, workers, index))
         self.measures = Measures()
         self.use = UseMeter()
-        self.verifier = _verifier(settings)
+        self.verifier = _verifier(settings, self.protocol)
         self.greenlets = Group()
         outstanding = share(settings.outstanding, workers, index)
         self.transport = Transport(
@@ -59,6 +67,8 @@ class WorkerRun:
             headers={"User-Agent": "repoll", "X-API-Key": os.environ.get("TINKER_API_KEY", "tml-repoll")},
         )
         self.index = index
+        self._fatal: str | None = None
+        self._log = FuturesLog(log_path(run_dir, workers, index), self.fail) if settings.futures_log else None
         self._workers = workers
         scheduled = schedule(settings.arrivals, settings.stages, settings.requests, settings.seed)
         self._timetable = Timetable(scheduled.share(workers, index)) if scheduled else None
@@ -70,10 +80,9 @@ class WorkerRun:
         self._outstanding_cap = outstanding
         self._draining = False
         self._all_ended = Event()
-        self._fatal: str | None = None
         self._not_results = 0
         if self.ledger.size == 0:
-            self._all_ended.set()
+            self._set_all_ended()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -94,6 +103,8 @@ class WorkerRun:
                 self._places.give_back()
                 return None
             number = self.ledger.begin()
+            if self._log is not None:
+                self._log.begun(self._in_run(number), due_s)
         if not self.settings.stages and (due_s is not None or self.ledger.outstanding == self._outstanding_cap):
             self.use.mark_steady()
         if self._all_begun:
@@ -114,15 +125,39 @@ class WorkerRun:
         self.drain()
 
     def job(self, number: int) -> tuple[int, JobLengths]:
-        """Seed and lengths of this worker's future ``number``: futures are dealt to the workers in turn."""
-        in_run = number * self._workers + self.index
+        """Seed and lengths of this worker's future ``number``."""
+        in_run = self._in_run(number)
         return self.settings.seed + in_run, self._lengths.of(in_run)
+
+    def _in_run(self, number: int) -> int:
+        """Its number among those of all workers, to whom futures are dealt in turn."""
+        return number * self._workers + self.index
+
+    def accepted(self, number: int, request_id: str) -> None:
+        """The server gave future ``number`` this id."""
+        self.ledger.accepted(request_id)
+        if self._log is not None:
+            self._log.accepted(self._in_run(number))
+
+    def received(self, number: int, result_bytes: int) -> None:
+        """Future ``number`` has got a result, right or wrong."""
+        self.measures.delivered_bytes += result_bytes
+        if self._log is not None:
+            self._log.result(self._in_run(number), result_bytes)
 
     def end(self, number: int, end: End) -> None:
         self.ledger.end(number, end)
+        if self._log is not None:
+            self._log.ended(self._in_run(number), end, self.ledger.polls_of(number))
         self._places.give_back()
         if self.ledger.outstanding == 0 and (self._draining or self._all_begun):
-            self._all_ended.set()
+            self._set_all_ended()
+
+    def _set_all_ended(self) -> None:
+        """The log is whole before anybody hears of the end."""
+        if self._log is not None:
+            self._log.close()
+        self._all_ended.set()
 
     def fail(self, reason: str) -> None:
         """This worker can't go on."""
@@ -150,15 +185,16 @@ class WorkerRun:
         self._places.resize(self._outstanding_cap)  # nobody is left waiting for a stage that will not come
         self.use.mark_drain()
         if self.ledger.outstanding == 0:
-            self._all_ended.set()
+            self._set_all_ended()
 
     def finish(self, timeout_s: float) -> None:
         """Wait until all that has begun has ended, timeout_s at most; the rest is abandoned."""
         self.drain()
         self._all_ended.wait(timeout_s)
         self.greenlets.kill()
-        self.ledger.abandon_outstanding()
-        self._all_ended.set()
+        for number in self.ledger.still_outstanding():
+            self.end(number, End.ABANDONED)
+        self._set_all_ended()
         self.use.stop()
         self.transport.close()
 
@@ -181,10 +217,11 @@ class WorkerRun:
         )
 
 
-def _verifier(settings: Settings) -> Verifier:
-    if settings.engine is None:
-        return ShapeVerifier()
-    return CorpusVerifier(Corpus(settings.engine.body_profile, settings.engine.corpus_seed))
+def _verifier(settings: Settings, protocol: Protocol | None) -> Verifier:
+    read = sample_response if protocol is None else protocol.sample
+    if settings.corpus is None:
+        return ShapeVerifier(read)
+    return CorpusVerifier(Corpus(settings.corpus.profile, settings.corpus.seed), read)
 
 
 _current: WorkerRun | None = None

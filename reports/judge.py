@@ -88,7 +88,8 @@ def _irreconcilable(facts: LoadFacts, served: int | None, finished: int | None) 
         reasons.append(f"{futures.delivered:,} futures were delivered, and the target says it served {served:,}.")
     if finished is not None and finished < futures.delivered:
         reasons.append(f"{futures.delivered:,} futures were delivered, and the engine finished {finished:,} requests.")
-    if finished is not None and finished > futures.submitted:
+    # When a load process is lost, so are its last submits; and then the run is cut.
+    if finished is not None and finished > futures.submitted and facts.ended == "complete":
         reasons.append(
             f"The engine finished {finished:,} requests for {futures.submitted:,} futures: submits ran twice, or "
             "something else used the engine."

@@ -5,16 +5,15 @@ Requests carry what the ``tinker`` SDK 0.38 sends, answers are read as it reads 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from locustfiles.lengths import JobLengths
 from locustfiles.polling import Kind, Seen
 from locustfiles.preset import Preset
+from locustfiles.protocols.completions import prompt
 
 PREFIX = "/api/v1/"
 CLIENT_CONFIG = PREFIX + "client/config"
@@ -29,10 +28,6 @@ HEARTBEAT_INTERVAL_S = 10.0
 PROTOBUF = "application/x-protobuf"
 
 ASAMPLE_HEADERS = {"Accept": "application/json", "X-Tinker-Sampling-Backpressure": "1"}
-
-# Prompt token ids are drawn from a vocabulary of this size, as the mock engine's answers are.
-VOCABULARY = 100_000
-
 
 T = TypeVar("T")
 
@@ -143,13 +138,6 @@ def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise BadAnswerError(f"{error}: {body[:200]!r}") from error
 
 
-@functools.cache
-def _prompt(tokens: int) -> bytes:
-    """A JSON list of ``tokens`` token ids: one pseudo-random prompt per length, since its text is of no account."""
-    ids = np.random.default_rng(tokens).integers(0, VOCABULARY, size=tokens)
-    return msgspec.json.encode(ids.tolist())
-
-
 def asample_body(sampling_session_id: str, seq_id: int, lengths: JobLengths, seed: int) -> bytes:
     """One sample: its ``seed`` tells the mock engine which answer to give."""
     return (
@@ -161,7 +149,7 @@ def asample_body(sampling_session_id: str, seq_id: int, lengths: JobLengths, see
     ) % (
         msgspec.json.encode(sampling_session_id),
         seq_id,
-        _prompt(lengths.prompt_tokens),
+        prompt(lengths.prompt_tokens),
         lengths.max_tokens,
         seed,
     )

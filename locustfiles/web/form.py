@@ -10,13 +10,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from locustfiles.preset import PRESET_NAMES
-from locustfiles.settings import PROTOCOLS
+from locustfiles.protocols.choice import PROTOCOLS, SDK_PROTOCOLS
+from locustfiles.settings import VERIFY
 from mockengine.corpus import PROFILES
 
 # Fields that have an end of their own in Locust's view, which checks them and answers with a sentence.
 LOCUSTS_OWN = frozenset({"user_count", "spawn_rate", "host", "user_classes", "shape_class", "run_time", "profile"})
 
-_CHOICES = {"protocol": list(PROTOCOLS), "poll_preset": list(PRESET_NAMES), "body_profile": list(PROFILES)}
+_CHOICES = {
+    "protocol": [*SDK_PROTOCOLS, *PROTOCOLS],
+    "verify": list(VERIFY),
+    "poll_preset": list(PRESET_NAMES),
+    "body_profile": list(PROFILES),
+}
 _TRUTH = {"true": True, "false": False}
 
 

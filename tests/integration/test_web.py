@@ -180,7 +180,7 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
 LOGIN = """
 from flask_login import UserMixin
 from locust import events
-from locustfiles.soak import SdkUser
+from locustfiles.soak import FuturesUser
 
 @events.init.add_listener
 def login(environment, **_):

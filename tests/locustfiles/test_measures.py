@@ -15,6 +15,7 @@ from locustfiles.measures import (
     OTHER_ERRORS,
     Measures,
     WorkerReport,
+    given_up,
     merged_histograms,
     total,
 )
@@ -114,3 +115,10 @@ def test_names_of_errors_are_few_whatever_a_server_says() -> None:
     errors = {error.name: error.count for error in report(measures, 0, FutureCounts()).errors}
     assert len(errors) == MAX_ERROR_CLASSES + 1
     assert errors[OTHER_ERRORS] == 50
+
+
+@given(counts)
+def test_what_was_outstanding_in_the_last_report_of_a_lost_worker_is_abandoned(futures: FutureCounts) -> None:
+    last = given_up(report(Measures(), 0, futures))
+    assert last.outstanding == 0
+    assert last.futures == msgspec.structs.replace(futures, abandoned=futures.abandoned + 1)

@@ -38,7 +38,8 @@ def serve(handle):
 
 def outcome(call):
     try:
-        return list(call())
+        reply = call()
+        return [reply.status, reply.content_type, reply.body]
     except (TimedOutError, ConnectionFailedError) as error:
         return [type(error).__name__, str(error)]
 

@@ -13,20 +13,20 @@ from locust.env import Environment
 from locust.exception import StopUser
 
 from locustfiles.options import add_arguments
-from locustfiles.sdk_user import SdkUser
 from locustfiles.settings import settings_from
+from locustfiles.user import FuturesUser
 from locustfiles.worker import WorkerRun, begin_run
 
 
 def play(jobs: list[dict[str, Any]], speed: float) -> dict[str, list[str]]:
     """All rows side by side, each with a user and a run of its own: how their futures ended."""
-    environment = Environment(user_classes=[SdkUser])
+    environment = Environment(user_classes=[FuturesUser])
     with tempfile.TemporaryDirectory() as folder:
         runs = {job["name"]: _run(job, Path(folder)) for job in jobs}
     following = []
     for job in jobs:
         begin_run(runs[job["name"]])  # a user works for the run that is there when it is made
-        following.append(gevent.spawn_later(job["begin_in_s"], _follow, SdkUser(environment)))
+        following.append(gevent.spawn_later(job["begin_in_s"], _follow, FuturesUser(environment)))
     gevent.joinall(following, raise_error=True)
     return {name: _ends(run) for name, run in runs.items()}
 
@@ -38,7 +38,7 @@ def _run(job: dict[str, Any], folder: Path) -> WorkerRun:
         arguments += ["--arrivals", f"trace:{_arrivals(job, folder)}"]
     parser = get_parser(default_config_files=[])
     add_arguments(parser)
-    return WorkerRun(settings_from(parser.parse_args(arguments)), 0, 1)
+    return WorkerRun(settings_from(parser.parse_args(arguments)), 0, 1, folder)
 
 
 def _arrivals(job: dict[str, Any], folder: Path) -> Path:
@@ -51,7 +51,7 @@ def _arrivals(job: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def _follow(user: SdkUser) -> None:
+def _follow(user: FuturesUser) -> None:
     try:
         user.follow_futures()
     except StopUser:

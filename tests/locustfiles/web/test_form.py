@@ -73,7 +73,7 @@ def test_each_option_is_explained_after_its_group(parser: argparse.ArgumentParse
     option = {"default_value": "tinker", "is_secret": False, "help_text": "which"}
     shown = form.explained({"protocol": option, "slots": option}, form.groups(parser))
     assert shown["protocol"]["help_text"] == "load: which"
-    assert shown["protocol"]["choices"] == ["tinker", "tinker-sessions"]
+    assert shown["protocol"]["choices"] == ["tinker", "tinker-sessions", "respond-async", "operations"]
     assert shown["slots"]["help_text"] == "mock engine: which"
 
 

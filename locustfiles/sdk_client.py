@@ -1,4 +1,4 @@
-"""A Locust user that is one SDK client: it keeps futures outstanding and follows each in a greenlet of its own."""
+"""A client that does as the ``tinker`` SDK does."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import gevent
-from gevent.pool import Pool
-from locust import User, constant, task
-from locust.exception import StopUser
 
 from locustfiles.byte_budget import ByteBudget
+from locustfiles.client import Client
 from locustfiles.ledger import End
 from locustfiles.lengths import JobLengths
 from locustfiles.patience import BillingPause, Rejections
@@ -20,6 +18,7 @@ from locustfiles.phases import phases
 from locustfiles.polling import Deliver, GiveUp, Kind, PollAgain, PollState, Resubmit, Seen, Step, next_step
 from locustfiles.preset import CUSTOM, Preset
 from locustfiles.protocols import tinker
+from locustfiles.protocols.interface import Reply
 from locustfiles.session_poller import SessionLostError, SessionPoller
 from locustfiles.submit_gate import SubmitGate
 from locustfiles.submitting import (
@@ -31,8 +30,8 @@ from locustfiles.submitting import (
     SubmitAgain,
     after_submit,
 )
-from locustfiles.transport import ConnectionFailedError, Reply, TimedOutError
-from locustfiles.worker import Start, WorkerRun, current_run
+from locustfiles.transport import ConnectionFailedError, TimedOutError
+from locustfiles.worker import WorkerRun
 
 SESSION_TIMEOUT_S = 10.0
 SESSION_ATTEMPTS = 5
@@ -54,16 +53,12 @@ class Promise(NamedTuple):
     accepted_s: float
 
 
-class SdkUser(User):
-    """One SDK client. Its futures come from the worker's share; it stops when there are no more."""
+class SdkClient(Client):
+    """A client of a Tinker-style API: a session, a gate for submits, and each future, or the session, polled."""
 
-    wait_time = constant(0)
-
-    def __init__(self, environment: Any) -> None:
-        super().__init__(environment)
-        self._run: WorkerRun = current_run()
-        self._futures = Pool(self._run.settings.in_flight)
-        self._become(self._run.preset)
+    def __init__(self, environment: Any, run: WorkerRun) -> None:
+        super().__init__(environment, run)
+        self._become(run.preset)
         self._last_progress_s = time.monotonic()
         self._next_seq_id = 0
         self._sampling_session_id = ""
@@ -78,25 +73,17 @@ class SdkUser(User):
         self._submit_rejections = Rejections(preset.rejections_allowed)
         self._poll_rejections = Rejections(preset.rejections_allowed)
 
-    @task
-    def follow_futures(self) -> None:
+    def open(self) -> bool:
         session_id = self._open_session()
         if session_id is None:
-            raise StopUser
+            return False
         self._run.greenlets.spawn(self._keep_session_alive, session_id)
         if self._run.settings.polls_sessions:
             self._session_poller = SessionPoller(
                 self._run.transport, self._run.measures, self._fire, self._sampling_session_id
             )
             self._run.greenlets.spawn(self._session_poller.run)
-        while True:
-            self._futures.wait_available()
-            start = self._run.next_future()
-            if start is None:
-                break
-            self._run.greenlets.add(self._futures.spawn(self._follow, start))
-        self._futures.join()
-        raise StopUser
+        return True
 
     def _open_session(self) -> str | None:
         """The session's id, with a sampling session in it, as the SDK opens them; None when the target won't."""
@@ -138,26 +125,7 @@ class SdkUser(User):
             if reply.status == 410:  # the session has ended; so does the SDK's loop
                 return
 
-    def _follow(self, start: Start) -> None:
-        """One future, from its intended start to its end."""
-        number = start.number
-        end = End.ABANDONED  # unless it gets to another: this greenlet is killed when the run is over
-        started_s = time.monotonic()
-        if start.due_s is not None:
-            self._run.measures.latency("lateness", started_s - start.due_s)
-            started_s = start.due_s
-        try:
-            end = self._sample(number, started_s)
-            if end is End.DELIVERED:
-                elapsed_s = time.monotonic() - started_s
-                self._run.measures.latency("future", elapsed_s)
-                # Not an event: a row of whole futures must not enter Locust's sum over all requests.
-                self.environment.stats.get("future", "FUTURE").log(int(elapsed_s * 1000), 0)
-        finally:
-            self._run.end(number, end)
-
-    def _sample(self, number: int, began_s: float) -> End:
-        """began_s: when the first submit was to begin."""
+    def sample(self, number: int, began_s: float) -> End:
         seed, lengths = self._run.job(number)
         attempts = 0
         while True:
@@ -165,7 +133,7 @@ class SdkUser(User):
             if isinstance(accepted, tinker.Accepted):
                 submitted_s = time.monotonic()
                 self._run.measures.latency("submit", submitted_s - began_s)
-                self._run.ledger.accepted(accepted.request_id)
+                self._run.accepted(number, accepted.request_id)
                 sequence_ids = len(accepted.sample_sequence_ids or ())
                 promise = Promise(
                     number, accepted.request_id, sequence_ids, seed, lengths, submitted_s - began_s, submitted_s
@@ -263,7 +231,7 @@ class SdkUser(User):
             raise
 
     def _history(self, promise: Promise) -> str:
-        polls = self._run.ledger.polls(promise.number)
+        polls = self._run.ledger.polls_of(promise.number)
         since_s = time.monotonic() - promise.accepted_s
         return f"Future {promise.request_id} was outstanding for {since_s:.1f} s, and had {polls} polls."
 
@@ -282,8 +250,12 @@ class SdkUser(User):
             bears = seen.status == 402 and self._billing.pauses(time.monotonic(), self._preset.billing_window_s)
             step: Step = next_step(self._preset, state, seen, bears)
             match step:
+                case Deliver() if promise.sequence_ids != 1:
+                    found = f"expected 1 sample_sequence_id, found {promise.sequence_ids}"
+                    run.measures.poll_error("submit: sequence ids", found)
+                    return End.FAILED
                 case Deliver():
-                    return self._deliver(promise, body)
+                    return self._deliver(promise.number, promise.seed, promise.lengths.max_tokens, body)
                 case GiveUp(end, error_class):
                     example = seen.detail
                     if end == "lost":
@@ -332,44 +304,13 @@ class SdkUser(User):
         if iteration == 0:
             self._run.measures.latency("first_poll", elapsed_s)
         if seen.kind is Kind.RESULT:
-            spent = phases(reply.server_timing, time.monotonic() - promise.accepted_s, reply.body_s)
+            spent = phases(reply.headers.get("server-timing", ""), time.monotonic() - promise.accepted_s, reply.body_s)
             for phase, seconds in spent.items():
                 self._run.measures.latency(phase, seconds)
         again = seen.kind in (Kind.TRY_AGAIN, Kind.METADATA) or seen.status == 408
         failure = None if again or seen.kind is Kind.RESULT else _poll_error_class(seen)
         self._fire("poll (try again)" if again else "poll", sent_s, len(reply.body), failure)
         return seen, reply.body
-
-    def _deliver(self, promise: Promise, body: bytes) -> End:
-        run = self._run
-        run.measures.delivered_bytes += len(body)
-        if promise.sequence_ids != 1:
-            run.measures.poll_error(
-                "submit: sequence ids", f"expected 1 sample_sequence_id, found {promise.sequence_ids}"
-            )
-            return End.FAILED
-        flaw = run.verifier.flaw(promise.seed, promise.lengths.max_tokens, body)
-        if flaw is None:
-            run.ledger.verified()
-            return End.DELIVERED
-        if flaw.kind == "foreign":
-            run.ledger.foreign()
-        run.measures.poll_error(f"result: {flaw.kind}", f"asked with seed {promise.seed}: {flaw.text}")
-        return End.FAILED
-
-    def _fire(self, name: str, sent_s: float, length: int, failure: str | None) -> None:
-        self.environment.events.request.fire(
-            request_type="POST",
-            name=name,
-            response_time=(time.monotonic() - sent_s) * 1000,
-            response_length=length,
-            exception=None if failure is None else PollingError(failure),
-            context={},
-        )
-
-
-class PollingError(Exception):
-    """What Locust's failure table shows; the text is low-cardinality."""
 
 
 def _poll_error_class(seen: Seen) -> str:
