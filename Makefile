@@ -24,7 +24,7 @@ WORKLOAD = --requests $(REQUESTS) --max-tokens $(MAX_TOKENS) $(OUTSTANDING:%=--o
 SDK_VERSIONS := 0.16.1 0.25.0 0.38.0
 SDKS := $(SDK_VERSIONS:%=$(VENV)-sdk-%)
 
-.PHONY: soak outstanding soak-faults soak-frozen web test fuzz parity sdks bench bench-engine bench-fanout bench-load bench-served check format lock proto clean
+.PHONY: soak outstanding soak-faults soak-frozen web test fuzz parity sdks bench bench-table bench-memory bench-burst bench-engine bench-fanout bench-load bench-served check format lock proto clean
 .DEFAULT_GOAL := soak
 
 $(VENV)/made:
@@ -74,6 +74,19 @@ bench: $(VENV)/runtime
 		$(BIN)/python -m reports experiment locustfiles/experiments/result-path-$$profile.toml \
 			$(if $(QUICK),--out experiments/quick-result-path-$$profile --rounds 4 --args '--requests 128') || exit; \
 	done
+
+# CPU of a result in both result paths, for each body profile and two lengths, in paired rounds: some ten minutes.
+bench-table: $(VENV)/runtime
+	@for profile in seed-equivalent lean full; do for tokens in 8192 32768; do \
+		$(BIN)/python -m reports experiment locustfiles/experiments/result-path-full.toml --rounds 3 \
+			--out experiments/table-$$profile-$$tokens --args "--body-profile $$profile --max-tokens $$tokens" || exit; \
+	done; done
+
+# Where the server's memory is, and what a burst of results does to everybody else.
+bench-memory: $(VENV)/dev
+	@$(BIN)/python -m tests.integration.bench_memory
+bench-burst: $(VENV)/dev
+	@$(BIN)/python -m tests.integration.bench_burst
 
 # Another seed each time, which is printed: make fuzz FUZZ_ARGS='--seed 7 --requests 20000' repeats a run.
 FUZZ_ARGS ?=
