@@ -66,7 +66,8 @@ soak-frozen: $(VENV)/dev
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
 
-# The two result paths of the server in nine paired rounds, some 20 minutes; QUICK=1: four rounds of 128 results each.
+# The two result paths of the server in nine paired rounds, some 20 minutes, and how long it should hold a poll, in an hour
+# and a half; QUICK=1: four rounds of 128 results each, and of polls with all times a tenth, in ten minutes.
 # An interrupted bench goes on where it was; remove experiments/ for a new one.
 QUICK ?=
 bench: $(VENV)/runtime
@@ -74,6 +75,7 @@ bench: $(VENV)/runtime
 		$(BIN)/python -m reports experiment locustfiles/experiments/result-path-$$profile.toml \
 			$(if $(QUICK),--out experiments/quick-result-path-$$profile --rounds 4 --args '--requests 128') || exit; \
 	done
+	@$(BIN)/python -m reports experiment locustfiles/experiments/poll-hold$(if $(QUICK),-quick).toml
 
 # CPU of a result in both result paths, for each body profile and two lengths, in paired rounds: some ten minutes.
 bench-table: $(VENV)/runtime

@@ -15,7 +15,8 @@ import httptools
 # Enough for the headers, and for all of a short answer. A longer one gets a buffer of its size when it is received.
 FIRST_BYTES = 16 * 1024
 BUFFER_BYTES = 256 * 1024
-SPARE_BUFFERS = 64
+SPARE_FIRST_BUFFERS = 64
+SPARE_BUFFERS = 16  # twice as many as answers are received at once; more are in use only while some of these stall
 MAX_HEAD_BYTES = 64 * 1024
 # The longest answers of use here (131,072 tokens, ten choices, all that can be asked for) have a tenth of this.
 MAX_BODY_BYTES = 1 << 30
@@ -65,7 +66,7 @@ class Buffers:
 
     def give_back(self, buffer: bytearray) -> None:
         if len(buffer) == FIRST_BYTES:
-            if len(self._first) < SPARE_BUFFERS:
+            if len(self._first) < SPARE_FIRST_BUFFERS:
                 self._first.append(buffer)
             return
         self._spare.append(buffer)

@@ -69,7 +69,7 @@ def test_a_client_whose_abort_has_no_owner_waits_for_ever() -> None:
 
 
 DEADLY = [
-    ({"fanout_fault": "no_owner", "detokenizers": 2}, "The router ends: DeliveryError: 1 of "),
+    ({"fanout_fault": "no_owner", "detokenizers": 2}, "rows have no owner; the scheduler must name each."),
     (
         {"fanout_fault": "abort_without_owner", "detokenizers": 2, "max_rows": 1},
         "The router ends: DeliveryError: The abort of request",
