@@ -26,7 +26,6 @@ from reports.schema import Ended, InjectedFault, LoadFacts, ResourceRow, RunDocu
 
 TICK_S = 1.0
 CHECKPOINT_EVERY_TICKS = 5
-SILENT_WORKER_S = 15.0  # workers report every second
 LAST_REPORTS_WITHIN_S = 10.0  # of the end of the drain
 MAX_EVENTS = 1000  # a run of days whose engine restarts each minute has more, and nobody reads them
 RUN_TIME_SLACK_S = 1.0  # of timers that are not ours
@@ -204,7 +203,7 @@ class Controller:
         return not self._unfinished()
 
     def _silent(self, worker: int) -> bool:
-        return time.monotonic() - self._heard_s[worker] > SILENT_WORKER_S
+        return time.monotonic() - self._heard_s[worker] > self._settings.worker_timeout_s
 
     def _silence_of(self, worker: int) -> str:
         silent_s = time.monotonic() - self._heard_s[worker]

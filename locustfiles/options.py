@@ -112,6 +112,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add(
         load,
+        "--worker-timeout",
+        type=parse_duration,
+        default=15.0,
+        metavar="TIME",
+        help="how long a load process may say nothing, which it does every second, before the run is ended as invalid",
+    )
+    _add(
+        load,
         "--settle",
         type=parse_duration,
         default=0.0,

@@ -25,6 +25,7 @@ from reports.threshold_files import asked_thresholds
 from reports.thresholds import ThresholdError
 
 RETRIEVED_TTL_S = 300.0  # how long the server that we start keeps a delivered result, unless it is told otherwise
+LEAST_WORKER_TIMEOUT_S = 3.0
 SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
 
 VERIFY = ("auto", "corpus", "shape")
@@ -109,6 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str | None
     observe: str
     drain_s: float
+    worker_timeout_s: float
     settle_s: float
     retrieved_ttl_s: float | None  # None: not known, as the target is not ours
     thresholds: list[str]
@@ -134,6 +136,11 @@ def settings_from(options: argparse.Namespace) -> Settings:
     for name in ("requests", "in_flight", "max_tokens", "prompt_tokens", "slots"):
         _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
     _check_protocol(options)
+    if options.worker_timeout < LEAST_WORKER_TIMEOUT_S:
+        raise SettingsError(
+            f"--worker-timeout should be at least {LEAST_WORKER_TIMEOUT_S:g}s, as load processes report every second, "
+            f"found {options.worker_timeout:g}s."
+        )
     if options.verify not in VERIFY:
         raise SettingsError(f"--verify should be one of {', '.join(VERIFY)}, found '{options.verify}'.")
     if options.hold_engine and options.host:
@@ -171,6 +178,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         run_dir=options.run_dir or None,
         observe=_observe(options.observe, their_url),
         drain_s=options.drain,
+        worker_timeout_s=options.worker_timeout,
         settle_s=options.settle,
         retrieved_ttl_s=server.retrieved_ttl_s if server else options.retrieved_ttl,
         thresholds=_thresholds(options),

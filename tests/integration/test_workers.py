@@ -17,6 +17,7 @@ from tests.integration.test_soak import Ports, command, running_children, small,
 from tests.waiting import wait_for
 
 REQUESTS = 100_000  # more than can be done before the worker is lost
+SOON = ("--worker-timeout", "6s")
 ENDS = ("delivered", "failed", "lost", "cancelled", "abandoned")
 
 
@@ -63,7 +64,7 @@ def test_a_forked_worker_that_is_lost_ends_the_run(
     tmp_path: Path, free_port: Ports, signum: signal.Signals, reason: str
 ) -> None:
     run_dir = tmp_path / "run"
-    args = [*small(free_port, REQUESTS), *two_processes(free_port), "--drain", "2s"]
+    args = [*small(free_port, REQUESTS), *two_processes(free_port), *SOON, "--drain", "2s"]
     with started(command(run_dir, *args), tmp_path / "log") as locust:
         wait_for(lambda: under_way(run_dir), within_s=60)
         children = running_children(psutil.Process(locust.pid))
@@ -86,7 +87,7 @@ def test_a_worker_of_its_own_that_is_lost_ends_the_run(
     joining = [*command(run_dir)[:3], "--worker", "--master-port", port]
     leading = [*small(free_port, REQUESTS), "--master", "--expect-workers", "2", "--master-bind-port", port]
     with contextlib.ExitStack() as processes:
-        master = processes.enter_context(started(command(run_dir, *leading, "--drain", "2s"), tmp_path / "log"))
+        master = processes.enter_context(started(command(run_dir, *leading, *SOON, "--drain", "2s"), tmp_path / "log"))
         one, other = (processes.enter_context(started(joining, tmp_path / f"log-{n}")) for n in range(2))
         wait_for(lambda: under_way(run_dir), within_s=60)
         one.send_signal(signum)
@@ -97,7 +98,7 @@ def test_a_worker_of_its_own_that_is_lost_ends_the_run(
 
 def test_the_last_worker_that_is_lost_ends_the_run(tmp_path: Path, free_port: Ports) -> None:
     run_dir = tmp_path / "run"
-    args = [*small(free_port, REQUESTS), *two_processes(free_port)]
+    args = [*small(free_port, REQUESTS), *two_processes(free_port), *SOON]
     with started(command(run_dir, *args), tmp_path / "log") as locust:
         wait_for(lambda: under_way(run_dir), within_s=60)
         for worker in forks(psutil.Process(locust.pid)):
