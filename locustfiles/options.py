@@ -112,6 +112,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add(
         load,
+        "--source-addresses",
+        default="",
+        metavar="ADDRESS,...",
+        help="addresses of this machine to connect from, where one has not enough ports; for targets on this machine "
+        "they are found without it",
+    )
+    _add(
+        load,
         "--worker-timeout",
         type=parse_duration,
         default=15.0,

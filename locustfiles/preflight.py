@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from locustfiles.arrivals import CLOSED, ArrivalsError, schedule
 from locustfiles.ledger import share
 from locustfiles.lengths import LengthsError, parse_lengths
-from locustfiles.settings import Settings, connections
+from locustfiles.settings import Settings, connections, sources
+from locustfiles.source_addresses import SourceAddressesError, ephemeral_ports
 from locustfiles.traces import TraceError
 from reports.thresholds import parse_threshold
 
@@ -100,23 +101,21 @@ def check_files(settings: Settings, limit: int) -> None:
         )
 
 
-def ephemeral_ports() -> int | None:
-    """Ports that connections from one address can have; None where the system does not say."""
-    try:
-        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-    except OSError:
-        return None
-    return int(high) - int(low) + 1
-
-
 def check_ports_of_clients(settings: Settings, ports: int | None) -> None:
     """Connections from one address to one port need a local port each. Raises PreflightError."""
-    needed = connections(settings, settings.outstanding)
-    if ports is not None and needed > ports:
-        raise PreflightError(
-            f"{settings.outstanding} outstanding futures need up to {needed} local ports, but this machine has {ports} "
-            "(see net.ipv4.ip_local_port_range). Lower --outstanding or widen that range."
-        )
+    try:
+        addresses = sources(settings, ports)
+    except SourceAddressesError as error:
+        raise PreflightError(str(error)) from error
+    for address in addresses:
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+                probe.bind((address, 0))
+        except OSError as error:
+            raise PreflightError(
+                f"No connection can come from {address}: {error.strerror}. Give addresses of this machine with "
+                "--source-addresses."
+            ) from error
 
 
 def _check_reachable(url: str) -> None:

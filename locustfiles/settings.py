@@ -18,6 +18,7 @@ import msgspec
 from locustfiles.arrivals import CLOSED
 from locustfiles.preset import CONSTANTS, CUSTOM, PRESET_NAMES, PRESETS, SDK, Preset
 from locustfiles.protocols.choice import SDK_PROTOCOLS, ProtocolError, protocol_named
+from locustfiles.source_addresses import parse_source_addresses, source_addresses
 from locustfiles.stages import Stages, StagesError, due_times, most_outstanding, read_stages
 from mockengine.corpus import PROFILES, BodyProfile
 from reports.schema import Stage
@@ -111,6 +112,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     observe: str
     drain_s: float
     worker_timeout_s: float
+    source_addresses: list[str]
     settle_s: float
     retrieved_ttl_s: float | None  # None: not known, as the target is not ours
     thresholds: list[str]
@@ -179,6 +181,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         observe=_observe(options.observe, their_url),
         drain_s=options.drain,
         worker_timeout_s=options.worker_timeout,
+        source_addresses=_source_addresses(options),
         settle_s=options.settle,
         retrieved_ttl_s=server.retrieved_ttl_s if server else options.retrieved_ttl,
         thresholds=_thresholds(options),
@@ -200,6 +203,15 @@ def connections(settings: Settings, outstanding: int) -> int:
     return futures + settings.users * SPARE_CONNECTIONS_PER_USER
 
 
+def sources(settings: Settings, ports: int | None) -> list[str]:
+    """Addresses to connect to the target from; none to leave it to the system. ports: of each of them.
+
+    Raises SourceAddressesError.
+    """
+    host = urlsplit(settings.target_url).hostname or ""
+    return source_addresses(settings.source_addresses, host, connections(settings, settings.outstanding), ports)
+
+
 def _preset(options: argparse.Namespace) -> Preset:
     """The preset named; with custom ones the SDK's, but for what the options say."""
     told = {
@@ -219,6 +231,13 @@ def _preset(options: argparse.Namespace) -> Preset:
             option = f"--client-{constant.removesuffix('_s').replace('_', '-')}"
             raise SettingsError(f"{option} should be from {least:g} to {most:g}, found {value:g}.")
     return replace(SDK, name=name, **told) if name == CUSTOM else PRESETS[name]
+
+
+def _source_addresses(options: argparse.Namespace) -> list[str]:
+    try:
+        return parse_source_addresses(options.source_addresses)
+    except ValueError as error:
+        raise SettingsError(f"--source-addresses should be addresses with commas between them: {error}.") from error
 
 
 def _check_protocol(options: argparse.Namespace) -> None:

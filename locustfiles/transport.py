@@ -14,9 +14,11 @@ events that a ledger makes superfluous.
 from __future__ import annotations
 
 import errno
+import itertools
 import select
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +35,8 @@ from locustfiles.protocols.interface import Call, Reply
 BLOCK_BYTES = 32 * 1024
 CONNECT_TIMEOUT_S = 30.0
 NETWORK_TIMEOUT_S = 3600.0
+
+_IP_BIND_ADDRESS_NO_PORT = 24  # of <linux/in.h>; the standard library has no name for it before 3.12
 
 _poll_factory = monkey.get_original("select", "poll")
 
@@ -59,7 +63,7 @@ class ConnectionFailedError(Exception):
 class _Pool(ConnectionPool):
     """A pool that keeps connections with any file number, and knows its address from the start."""
 
-    def __init__(self, host: str, port: int, size: int) -> None:
+    def __init__(self, host: str, port: int, size: int, sources: Sequence[str]) -> None:
         super().__init__(
             host,
             port,
@@ -71,6 +75,19 @@ class _Pool(ConnectionPool):
             network_timeout=NETWORK_TIMEOUT_S,
         )
         self._addresses = super()._resolve()
+        self._sources = itertools.cycle(sources) if sources else None
+
+    def _create_tcp_socket(self, family: int, socktype: int, protocol: int) -> gevent.socket.socket:
+        connection = super()._create_tcp_socket(family, socktype, protocol)
+        if self._sources is not None:
+            try:
+                # Else bind takes a port that no other connection of this address has, whatever it is connected to.
+                connection.setsockopt(socket.SOL_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+                connection.bind((next(self._sources), 0))
+            except OSError:
+                connection.close()
+                raise
+        return connection
 
     def _resolve(self) -> Any:
         return self._addresses
@@ -87,14 +104,15 @@ class _Pool(ConnectionPool):
 class Transport:
     """Requests to one server. At most ``connections`` requests are under way at once; more wait.
 
+    sources: local addresses to connect from in turn, of the target's family; none to leave it to the system.
     Raises OSError when the host's name cannot be resolved.
     """
 
-    def __init__(self, url: str, connections: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, connections: int, headers: Mapping[str, str], sources: Sequence[str] = ()) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
         port = parts.port or 80
-        self._pool = _Pool(host, port, connections)
+        self._pool = _Pool(host, port, connections, sources)
         common = {"Host": f"{host}:{port}", "Content-Type": "application/json", **headers}
         self._common = _header_lines(common)
 

@@ -21,7 +21,8 @@ from locustfiles.measures import Measures, UseMeter, WorkerReport
 from locustfiles.pacing import Places, Timetable
 from locustfiles.protocols.choice import protocol_named
 from locustfiles.protocols.interface import Protocol
-from locustfiles.settings import Settings, connections
+from locustfiles.settings import Settings, connections, sources
+from locustfiles.source_addresses import ephemeral_ports
 from locustfiles.stages import length_s, outstanding_at
 from locustfiles.transport import ConnectionFailedError, Transport
 from locustfiles.verification import CorpusVerifier, ShapeVerifier, Verifier, sample_response
@@ -64,6 +65,7 @@ class WorkerRun:
         self.transport = Transport(
             settings.target_url,
             connections=connections(settings, outstanding),
+            sources=sources(settings, ephemeral_ports()),
             headers={"User-Agent": "repoll", "X-API-Key": os.environ.get("TINKER_API_KEY", "tml-repoll")},
         )
         self.index = index

@@ -181,6 +181,7 @@ def test_a_server_that_is_already_there_is_tested_with_host(tmp_path: Path, free
         ),
         (["--protocol", "grpc"], "--protocol should be one of tinker, tinker-sessions, respond-async, operations, "),
         (["--protocol", "operations"], "--protocol operations needs --host"),
+        (["--source-addresses", "eth0"], "--source-addresses should be addresses with commas between them: 'eth0'"),
         (["--worker-timeout", "1s"], "--worker-timeout should be at least 3s"),
         (["--verify", "hash"], "--verify should be one of auto, corpus, shape, found 'hash'."),
         (["--hold-engine", "--host", "http://127.0.0.1:9"], "with --host it starts none"),

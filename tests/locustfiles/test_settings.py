@@ -234,8 +234,13 @@ def test_open_files(outstanding: int, processes: int, slots: int, limit: int, se
 
 
 def test_local_ports() -> None:
-    found = settings("--outstanding", "30000")
-    preflight.check_ports_of_clients(found, None)
-    preflight.check_ports_of_clients(found, 30_030)
-    with pytest.raises(preflight.PreflightError, match="30000 outstanding futures need up to 30030 local ports"):
-        preflight.check_ports_of_clients(found, 30_029)
+    here = settings("--outstanding", "30000")
+    preflight.check_ports_of_clients(here, None)
+    preflight.check_ports_of_clients(here, 10_000)  # of each of four addresses
+    there = settings("--outstanding", "30000", host="http://192.0.2.1:9000")
+    preflight.check_ports_of_clients(there, 40_000)
+    with pytest.raises(preflight.PreflightError, match=r"Up to 30\d+ connections .* --source-addresses"):
+        preflight.check_ports_of_clients(there, 30_000)
+    foreign = settings("--source-addresses", "192.0.2.7", host="http://192.0.2.1:9000")
+    with pytest.raises(preflight.PreflightError, match=r"^No connection can come from 192\.0\.2\.7: Cannot assign"):
+        preflight.check_ports_of_clients(foreign, None)
