@@ -54,7 +54,7 @@ def workload(settings: Settings) -> Workload:
         outstanding=settings.outstanding,
         users=settings.users,
         processes=settings.processes,
-        poll_preset=settings.poll_preset,
+        poll_preset=settings.preset.described,
         protocol=settings.protocol,
         arrivals=settings.arrivals,
         stages=settings.stages,

@@ -54,6 +54,16 @@ class Preset:
     resubmit_jitter: float = _constant(0.25, "part of that pause by which it may be shorter or longer")
     progress_timeout_s: float = _constant(7200.0, "how long it submits anew without that any sample succeeds")
 
+    @property
+    def described(self) -> str:
+        """Its name, and for a custom one what makes it differ from the SDK."""
+        own = [
+            f"{constant.name}={value}"
+            for constant in CONSTANTS
+            if self.name == CUSTOM and (value := getattr(self, constant.name)) != constant.default
+        ]
+        return f"{self.name} ({', '.join(own)})" if own else self.name
+
     def backoff_s(self, consecutive: int) -> float:
         """The pause after ``consecutive`` earlier errors in a row: 1, 2, 4 ... 30 s."""
         return min(self.backoff_first_s * self.backoff_factor ** min(consecutive, 64), self.backoff_max_s)

@@ -103,7 +103,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: str
     stages: list[Stage]
     protocol: str
-    poll_preset: str
     preset: Preset
     seed: int
     model: str
@@ -172,7 +171,6 @@ def settings_from(options: argparse.Namespace) -> Settings:
         arrivals=(staged.spread or CLOSED) if staged else options.arrivals,
         stages=staged.stages if staged else [],
         protocol=options.protocol,
-        poll_preset=options.poll_preset,
         preset=_preset(options),
         seed=options.seed,
         model=options.model,

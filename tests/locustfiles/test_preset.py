@@ -42,6 +42,7 @@ def test_every_constant_of_a_custom_client_has_an_option(constant: Field[Any]) -
     preset = settings("--poll-preset", "custom", option, text).preset
     assert getattr(preset, name) == value
     assert {c.name for c in CONSTANTS if getattr(preset, c.name) != getattr(SDK, c.name)} == {name}
+    assert preset.described == f"custom ({name}={value})"
 
 
 def test_presets_are_as_they_are() -> None:
@@ -49,6 +50,7 @@ def test_presets_are_as_they_are() -> None:
     assert settings("--poll-preset", "sdk-pyqwest").preset.poll_timeout_s == 90
     custom = settings("--poll-preset", "custom").preset
     assert [getattr(custom, c.name) for c in CONSTANTS] == [getattr(SDK, c.name) for c in CONSTANTS]
+    assert [preset.described for preset in (*PRESETS.values(), custom)] == [*PRESETS, "custom"]
 
 
 @pytest.mark.parametrize(
