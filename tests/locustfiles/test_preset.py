@@ -42,7 +42,7 @@ def test_every_constant_of_a_custom_client_has_an_option(constant: Field[Any]) -
     preset = settings("--poll-preset", "custom", option, text).preset
     assert getattr(preset, name) == value
     assert {c.name for c in CONSTANTS if getattr(preset, c.name) != getattr(SDK, c.name)} == {name}
-    assert preset.described == f"custom ({name}={value})"
+    assert preset.described == f"custom ({name}={getattr(preset, name)})"
 
 
 def test_presets_are_as_they_are() -> None:
