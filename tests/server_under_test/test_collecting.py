@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from server_under_test import collecting
 from server_under_test.collecting import EVERYTHING_INTERVAL_S, Collector, Scope
 from tests.server_under_test.client import server
 from tests.waiting import wait_for
@@ -81,11 +82,20 @@ def test_while_somebody_waits_nothing_is_looked_at_twice(passes: Passes) -> None
     assert passes.scopes == ["new"] * 3
 
 
-def test_everything_is_looked_at_once_an_interval(passes: Passes) -> None:
+def test_everything_is_looked_at_once_an_interval(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "EVERYTHING_SHARE", 1.0)  # however slow this machine is
     passes.idle = True
     for now in (0.0, 1.0, EVERYTHING_INTERVAL_S - 1, EVERYTHING_INTERVAL_S, EVERYTHING_INTERVAL_S + 1):
         passes.look(now)
     assert passes.scopes == ["everything", "new", "new", "everything", "new"]
+
+
+def test_passes_over_everything_that_take_long_are_rare(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "EVERYTHING_SHARE", 1e-9)
+    passes.idle = True
+    for now in (0.0, EVERYTHING_INTERVAL_S, 100 * EVERYTHING_INTERVAL_S):
+        passes.look(now)
+    assert passes.scopes == ["everything", "new", "new"]
 
 
 def test_a_server_counts_its_passes_and_looks_at_what_is_new_while_it_is_busy() -> None:
