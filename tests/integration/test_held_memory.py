@@ -14,7 +14,7 @@ from tests.integration.bench_memory import Connection, all_of, sampling_session
 from tests.server_under_test.client import PROTOBUF, sample_request, server
 from tests.waiting import wait_for
 
-CONNECTIONS, TOKENS = 200, 65_536
+CONNECTIONS, TOKENS = 400, 65_536
 RESULT_BYTES = TOKENS * 8
 
 
