@@ -248,7 +248,7 @@ def to_nobody(fault: str | None, tmp_path: Path) -> int | None:
             rids = [f"{number}-{row}" for row in range(500)]
             pipeline.send(pipeline.entry, TokenBatch(rids=rids, http_worker_ipcs=[nobody] * 500))
         with pytest.raises(PipelineError) as caught:
-            pipeline.receive(within_s=9.0)
+            pipeline.receive(within_s=60.0 if fault is None else 9.0)  # a queue that is full is waited for 5 s
         if "failed" in str(caught.value):
             return pipeline.exit_code("detokenizer 0")
         with Sockets(is_bounded=False) as sockets:  # all of it was kept
