@@ -241,7 +241,7 @@ class SdkClient(Client):
         iteration = 0
         answered_s: float | None = None
         while True:
-            gap = "" if answered_s is None else f" It came {time.monotonic() - answered_s:.1f} s after the one before."
+            asked_s = time.monotonic()
             run.measures.poll()
             run.ledger.polled(promise.number)
             seen, body = self._poll(promise, iteration, state)
@@ -259,6 +259,9 @@ class SdkClient(Client):
                 case GiveUp(end, error_class):
                     example = seen.detail
                     if end == "lost":
+                        gap = (
+                            "" if answered_s is None else f" It came {asked_s - answered_s:.1f} s after the one before."
+                        )
                         example = f"{self._history(promise)} The last was answered {seen.status}: {seen.detail}.{gap}"
                     run.measures.poll_error(error_class, example)
                     if seen.kind is Kind.NOT_A_RESULT:

@@ -162,10 +162,6 @@ class Transport:
         self._pool.close()
 
 
-def _text(header: object) -> str:
-    return header if isinstance(header, str) else ""
-
-
 def _header_lines(headers: Mapping[str, str]) -> bytes:
     return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode("latin-1")
 

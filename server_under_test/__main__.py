@@ -174,14 +174,14 @@ async def _serve(options: argparse.Namespace) -> None:
     connections = Connections(runner.server, options.max_connections_per_address, options.keep_alive)
     metrics = web.AppRunner(server.metrics_app(), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await metrics.setup()
+    metrics_listener: Listener | None = None
     background = asyncio.create_task(server.run_background())
     try:
         listener = await _listen(connections, options.host, options.port, "--host or --port")
         if options.metrics_port is not None:
             assert metrics.server is not None
-            await _listen(
-                metrics.server, options.metrics_host, options.metrics_port, "--metrics-host or --metrics-port"
-            )
+            where = options.metrics_host, options.metrics_port
+            metrics_listener = await _listen(metrics.server, *where, "--metrics-host or --metrics-port")
         print(f"server_under_test ready on http://{options.host}:{options.port}", flush=True)
         await stop.wait()
         listener.close()
@@ -190,6 +190,8 @@ async def _serve(options: argparse.Namespace) -> None:
     finally:
         background.cancel()
         engine.close()
+        if metrics_listener is not None:
+            metrics_listener.close()
         await runner.cleanup()
         await metrics.cleanup()
 

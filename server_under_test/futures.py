@@ -46,19 +46,8 @@ class Future:
     """One submitted sample. Read it; only the store changes it."""
 
     __slots__ = (
-        *(
-            "acknowledged",
-            "announced",
-            "completion",
-            "deliveries",
-            "digest",
-            "ended_s",
-            "failure",
-            "id",
-            "identity",
-            "json",
-        ),
-        *("result", "state", "waits_in", "watchers"),
+        *("acknowledged", "announced", "completion", "deliveries", "digest", "ended_s", "failure"),
+        *("id", "identity", "json", "result", "state", "waits_in", "watchers"),
     )
 
     def __init__(self, future_id: str, identity: Identity | None, digest: bytes) -> None:
