@@ -41,8 +41,8 @@ def check(settings: Settings) -> None:
             "Leave one of them out."
         )
     check_thresholds(settings)
-    check_files(settings, open_files_limit())
     check_ports_of_clients(settings, ephemeral_ports())
+    check_files(settings, open_files_limit())
     if settings.engine is None:
         _check_reachable(settings.target_url)
     if settings.engine is not None:

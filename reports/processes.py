@@ -16,7 +16,7 @@ import psutil
 _EXPENSIVE_EVERY_S = 30.0
 _EXPENSIVE_SHARE = 0.001  # of the time, at most, is spent on it
 _CHILDREN_EVERY_S = 10.0
-_CGROUPS = Path("/sys/fs/cgroup")  # version 2
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 class ProcessNotFoundError(Exception):
@@ -67,14 +67,28 @@ def _with_cmdline(text: str) -> int:
     return int(min(found, key=lambda process: process.info["create_time"]).pid)
 
 
-def cgroup_memory_file(pid: int, cgroups: Path = _CGROUPS) -> Path | None:
-    """Where the kernel tells the memory of a process's control group; None outside one, and with version 1."""
+def cgroup_memory_file(membership: str, root: Path = _CGROUPS) -> Path | None:
+    """Where the kernel tells the memory of a control group; None outside one.
+
+    ``membership``: the text of /proc/PID/cgroup. ``root``: where control groups are mounted. One of version 1 goes
+    before one of version 2, since memory is counted in either and not in both (cgroups(7)). A container may be shown
+    its group's path on the host and have only the group itself mounted, as ``root``.
+    """
+    paths = {controllers: path for _, controllers, path in (line.split(":", 2) for line in membership.splitlines())}
+    if paths.get("memory", "/") != "/":  # the files of version 1 are in its root, too, and are the machine's
+        return _file_in(root / "memory", paths["memory"], "memory.usage_in_bytes")
+    return _file_in(root, paths[""], "memory.current") if "" in paths else None
+
+
+def _own_cgroup_memory_file(pid: int) -> Path | None:
     with suppress(OSError):
-        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                file = cgroups / line.removeprefix("0::").lstrip("/") / "memory.current"
-                return file if file.is_file() else None
+        return cgroup_memory_file(Path(f"/proc/{pid}/cgroup").read_text())
     return None
+
+
+def _file_in(mount: Path, path: str, name: str) -> Path | None:
+    files = (mount / path.lstrip("/") / name, mount / name)
+    return next((file for file in files if file.is_file()), None)
 
 
 def _listening_on(port: int) -> int:
@@ -136,7 +150,7 @@ class _Sampled:
         except psutil.NoSuchProcess:
             raise ProcessNotFoundError(f"there is no process with the id {pid}.") from None
         self._fds_path = f"/proc/{pid}/fd"
-        self._cgroup_memory = cgroup_memory_file(pid)
+        self._cgroup_memory = _own_cgroup_memory_file(pid)
         self._expensive_at = 0.0
 
     def descendants(self) -> list[int]:
@@ -168,7 +182,10 @@ class _Sampled:
         return sample._replace(uss_bytes=self._uss()) if expensive else sample
 
     def _cgroup_bytes(self) -> int | None:
-        return int(self._cgroup_memory.read_text()) if self._cgroup_memory else None
+        if self._cgroup_memory is not None:
+            with suppress(OSError):  # the process was moved, and its former group removed
+                return int(self._cgroup_memory.read_text())
+        return None
 
     def _fds(self, expensive: bool) -> int | None:
         return _files_by_size(self._fds_path) or (self._process.num_fds() if expensive else None)
