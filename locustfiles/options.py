@@ -104,6 +104,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add(
         load,
+        "--engine-metrics",
+        default="",
+        metavar="URL",
+        help="with --host: the Prometheus page of the engine behind it, whose finished requests are then compared with "
+        "what was submitted",
+    )
+    _add(
+        load,
         "--drain",
         type=parse_duration,
         default=60.0,

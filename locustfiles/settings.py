@@ -109,6 +109,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     run_name: str
     run_dir: str | None
     observe: str
+    engine_metrics: str | None  # None: nobody asks the engine
     drain_s: float
     worker_timeout_s: float
     source_addresses: list[str]
@@ -144,6 +145,10 @@ def settings_from(options: argparse.Namespace) -> Settings:
         )
     if options.verify not in VERIFY:
         raise SettingsError(f"--verify should be one of {', '.join(VERIFY)}, found '{options.verify}'.")
+    if options.engine_metrics and not options.host:
+        raise SettingsError(
+            "--engine-metrics is for an engine behind --host; that of a run of its own is asked anyway."
+        )
     if options.hold_engine and options.host:
         raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
@@ -159,6 +164,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
     their_url = _their_url(options.host)
     engine = None if their_url else _engine(options)
     server = None if their_url else _server(options)
+    observe = _observe(options.observe, their_url)
     return Settings(
         requests=_requests(options, staged),
         outstanding=outstanding,
@@ -176,7 +182,8 @@ def settings_from(options: argparse.Namespace) -> Settings:
         model=options.model,
         run_name=options.run_name,
         run_dir=options.run_dir or None,
-        observe=_observe(options.observe, their_url),
+        observe=observe,
+        engine_metrics=f"{engine.url}/metrics" if engine else _engine_metrics(options.engine_metrics, observe),
         drain_s=options.drain,
         worker_timeout_s=options.worker_timeout,
         source_addresses=_source_addresses(options),
@@ -352,6 +359,17 @@ def _observe(spec: str, their_url: str | None) -> str:
     parts = urlsplit(their_url)
     local = parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")
     return f"port:{parts.port or 80}" if local else "none"
+
+
+def _engine_metrics(url: str, observe: str) -> str | None:
+    if not url:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise SettingsError(f"--engine-metrics should look like http://HOST:PORT/metrics, found '{url}'.")
+    if observe == "none":
+        raise SettingsError("--engine-metrics is asked by the observer: say with --observe which process to watch.")
+    return url
 
 
 def _words(option: str, text: str) -> list[str]:

@@ -47,12 +47,9 @@ class Stack:
         if settings.speaks_tinker:
             args += ["--canary", f"{settings.target_url}/api/v1/healthz"]
         if settings.engine is not None:
-            args += [
-                "--engine-pid",
-                str(self._named(ENGINE).pid),
-                "--engine-metrics",
-                f"{settings.engine.url}/metrics",
-            ]
+            args += ["--engine-pid", str(self._named(ENGINE).pid)]
+        if settings.engine_metrics is not None:
+            args += ["--engine-metrics", settings.engine_metrics]
         process = self._spawn(OBSERVER, "reports", args)
         # The first sample is the target at rest, so the load waits for it.
         process.wait_until(lambda _: bool(self._folder.resources()))

@@ -42,6 +42,8 @@ def seconds(value: float | None) -> str:
     """A latency with three significant digits or so, in the unit that suits it."""
     if value is None:
         return NOT_MEASURED
+    if 0 < value < 1e-5:
+        return f"{1e6 * value:.0f} µs"
     if value < 1:
         milliseconds = 1000 * value
         return f"{milliseconds:.2f} ms" if milliseconds < 10 else f"{milliseconds:.0f} ms"

@@ -128,7 +128,8 @@ def _arrivals(others: list[LimitRule], arrivals: str) -> LimitRule:
         return LimitRule(limited_by="arrivals", holds=False, why="Something else was at its limit.")
     if any(rule.holds is None for rule in others):
         return LimitRule(limited_by="arrivals", holds=None, why="Cannot be told, as not all else was measured.")
-    why = f"Nothing else was at its limit, so the load ({arrivals} arrivals) asked for no more."
+    asked = "keeps a number of futures outstanding" if arrivals == "closed" else f"has {arrivals} arrivals"
+    why = f"Nothing else was at its limit: the load, which {asked}, asked for no more."
     return LimitRule(limited_by="arrivals", holds=True, why=why)
 
 

@@ -121,6 +121,8 @@ def _flat(fields: msgspec.Struct | Mapping[str, Any], prefix: str = "") -> list[
             lines.append(Line(label.removesuffix(" bytes"), formats.size(value)))
         elif name.endswith("_s"):
             lines.append(Line(label.removesuffix(" s"), formats.NOT_MEASURED if value is None else f"{value:g} s"))
+        elif isinstance(value, bool):
+            lines.append(Line(label, "yes" if value else "no"))
         elif isinstance(value, list):
             lines.append(Line(label, ", ".join(map(str, value)) or "none"))
         elif isinstance(value, int):

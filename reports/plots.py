@@ -10,16 +10,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from reports.cpu_by_outstanding import cpu_by_outstanding, fewest_and_most
 from reports.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, draw, line
 from reports.percentile_axis import PERCENTILES, label_percentiles, percentile_line
 from reports.percentiles import curve
 from reports.retention import predicted_retention
 from reports.schema import ResourceRow, RunDocument, TimelineRow
-from reports.series import Column, climb, column, measured
+from reports.series import Column, column, measured
 from reports.time_axis import Series, TimeAxis
 
 _GIGABYTE = 1e9
-_CPU_OVER_S, _CPU_RESULTS = 10.0, 20  # a point of CPU per result: over so long, and of so many results at least
 _LEAST_MS = 0.1  # of a delay on a log axis: less is as good as none
 MARKED_EVENTS = 40  # more lines than that hide the curves
 # What the time of a future is spent on, and what its requests take.
@@ -49,7 +49,7 @@ def plots(document: RunDocument, timeline: Sequence[TimelineRow], resources: Seq
             _cpu(document, load, observed),
             _delays(document, load, observed),
         ]
-    if len(timeline) > 1 and len(resources) > 1 and (by_outstanding := _cpu_by_outstanding(load, observed)):
+    if len(timeline) > 1 and len(resources) > 1 and (by_outstanding := _cpu_by_outstanding(timeline, resources)):
         drawn.append(by_outstanding)
     if document.latency_s:
         drawn += [_latency(document), _requests(document)]
@@ -190,22 +190,14 @@ def _cpu(document: RunDocument, load: Series, observed: Series) -> Plot:
     )
 
 
-def _cpu_by_outstanding(load: Series, observed: Series) -> Plot | None:
-    """None when it was not measured, or there was no change in the number outstanding worth a plot."""
-    times, cpu = measured(observed.monotonic_s, column(observed.rows, "target_cpu_s"))
-    if times.size < 2:
-        return None
-    steps = np.arange(max(times[0], load.monotonic_s[0]), min(times[-1], load.monotonic_s[-1]), _CPU_OVER_S)
-    delivered = np.diff(np.interp(steps, load.monotonic_s, column(load.rows, "delivered")))
-    spent = np.diff(np.interp(steps, times, climb(cpu)))
-    outstanding = np.interp(steps, load.monotonic_s, column(load.rows, "outstanding"))[1:]
-    enough = delivered >= _CPU_RESULTS
-    if enough.sum() < 2:
+def _cpu_by_outstanding(timeline: Sequence[TimelineRow], resources: Sequence[ResourceRow]) -> Plot | None:
+    """None when there are no two points of it."""
+    points = cpu_by_outstanding(timeline, resources)
+    if len(points.outstanding) < 2:
         return None
 
     def fill(axes: Axes) -> None:
-        points = outstanding[enough], 1000 * spent[enough] / delivered[enough]
-        axes.scatter(*points, s=9, color=BLUE, alpha=0.6, linewidths=0)
+        axes.scatter(points.outstanding, 1000 * points.cpu_s, s=9, color=BLUE, alpha=0.6, linewidths=0)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("futures outstanding")
@@ -214,7 +206,7 @@ def _cpu_by_outstanding(load: Series, observed: Series) -> Plot | None:
     return Plot(
         "CPU per result against outstanding",
         "Level points are a server that does the same for each result, however many wait. Points that rise with the "
-        "number outstanding are one that looks through all that wait, again and again.",
+        f"number outstanding are one that looks through all that wait, again and again. {fewest_and_most(points)}",
         draw("cpu-by-outstanding", fill),
     )
 
@@ -279,8 +271,8 @@ def _files(document: RunDocument, observed: Series) -> Plot:
 
     return Plot(
         "Open files of the target",
-        "One file for each held poll and each engine connection. Files that stay open after the drain are connections "
-        "that nobody closed.",
+        "One file for each connection: of the load, which keeps its own open until its end, and to the engine. More "
+        "than that after the drain are connections that nobody closed.",
         draw("files", fill),
     )
 

@@ -123,6 +123,30 @@ def test_thresholds_on_what_is_not_measured(args: list[str], host: str | None, s
         preflight.check_thresholds(found)
 
 
+def test_the_engine_whose_count_is_compared() -> None:
+    theirs = settings("--engine-metrics", "http://127.0.0.1:8000/metrics", host="http://127.0.0.1:9000")
+    assert theirs.engine_metrics == "http://127.0.0.1:8000/metrics"
+    assert settings(host="http://127.0.0.1:9000").engine_metrics is None
+    assert settings("--engine-port", "8123").engine_metrics == "http://127.0.0.1:8123/metrics"
+
+
+@pytest.mark.parametrize(
+    ("args", "host", "sentence"),
+    [
+        (["--engine-metrics", "http://127.0.0.1:8000/metrics"], None, "is for an engine behind --host"),
+        (["--engine-metrics", "127.0.0.1:8000"], "http://127.0.0.1:9000", "should look like http://HOST:PORT/metrics"),
+        (
+            ["--engine-metrics", "http://e/metrics"],
+            "http://192.0.2.1:9000",
+            "say with --observe which process to watch",
+        ),
+    ],
+)
+def test_an_engine_that_cannot_be_asked_is_refused(args: list[str], host: str | None, sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        settings(*args, host=host)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:8001", "https://127.0.0.1", "http://"])
 def test_a_host_that_is_no_url_is_refused(host: str) -> None:
     with pytest.raises(SettingsError, match="http://HOST:PORT"):

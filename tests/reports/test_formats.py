@@ -31,6 +31,8 @@ def test_size(value: float | None, text: str) -> None:
     ("value", "text"),
     [
         (None, "–"),
+        (0, "0.00 ms"),
+        (0.000002, "2 µs"),
         (0.0004, "0.40 ms"),
         (0.0123, "12 ms"),
         (0.9994, "999 ms"),
