@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,9 +48,21 @@ class Compared(NamedTuple):
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """Short names that tell the runs apart: the folders' own, or where two are alike the paths as they were given."""
-    short = [path.resolve().name for path in paths]
-    return short if len(set(short)) == len(short) else [str(path) for path in paths]
+    """Short names that tell the runs apart: the folders' own, or where two are alike what differs in their paths."""
+    parts = [path.resolve().parts for path in paths]
+    if len(set(parts)) < len(parts):
+        return [f"{path} ({number})" for number, path in enumerate(paths, 1)]
+    last = [names[-1] for names in parts]
+    if len(set(last)) == len(last):
+        return last
+    alike = _alike(parts)
+    alike_at_the_end = _alike([names[alike:][::-1] for names in parts])
+    return ["/".join(names[alike : len(names) - alike_at_the_end]) or "." for names in parts]
+
+
+def _alike(paths: Sequence[Sequence[str]]) -> int:
+    """How many of their parts, from the first, all paths have."""
+    return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
 
 
 def check_comparable(runs: Sequence[Run]) -> None:

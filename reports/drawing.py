@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
 from reports.series import Column
-from reports.thinning import thin
+from reports.thinning import peaks, thin
 
 # Middle tones, which are readable on white and on near-black, and told apart by people who see few colours.
 BLUE, ORANGE, GREEN, PURPLE, RED, GREY = "#3d85c6", "#d98324", "#3a9d6e", "#9471c9", "#d1495b", "#8b949e"
@@ -68,6 +68,11 @@ def draw(name: str, fill: Callable[[Axes], None]) -> str:
 def line(axes: Axes, times: Column, values: Column, color: str, label: str | None, **style: Any) -> None:
     """A time series, thinned; without a label it is not in the legend."""
     axes.plot(*thin(times, values), color=color, label=label, **style)
+
+
+def worst_line(axes: Axes, times: Column, values: Column, color: str, label: str) -> None:
+    """A time series of which only the peaks are of interest, thinned."""
+    axes.plot(*peaks(times, values), color=color, label=label)
 
 
 def _inline(svg: str) -> str:

@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from reports.drawing import GREY, draw
 from reports.findings import QuantityFindings, Round, findings, sentence
 from reports.overlay import COLORS
-from reports.page import fill_template
+from reports.page import fill_template, lines_of
 from reports.plan import Plan
 from reports.plots import Plot
+from reports.quantities import QUANTITIES
 
 
 def experiment_page(plan: Plan, rounds: Sequence[Round], environment: dict[str, object]) -> str:
@@ -23,7 +24,7 @@ def experiment_page(plan: Plan, rounds: Sequence[Round], environment: dict[str, 
         sentences=[sentence(each, finding, plan) for each in found for finding in each.findings],
         plots=[_ratios(each, plan) for each in found if any(finding.paired for finding in each.findings)],
         rounds=rounds,
-        environment=environment,
+        environment=lines_of(environment),
     )
 
 
@@ -47,5 +48,8 @@ def _ratios(found: QuantityFindings, plan: Plan) -> Plot:
         axes.set_xlabel("round")
         axes.set_ylabel(f"ratio to {plan.baseline}")
 
-    caption = f"Each round by itself; {found.better} is better. Grey: the 95 % interval of {plan.again} to itself."
+    meaning = f"{QUANTITIES[found.name].meaning.capitalize()}. " if found.name in QUANTITIES else ""
+    caption = (
+        f"{meaning}Each round by itself; {found.better} is better. Grey: the 95 % interval of {plan.again} to itself."
+    )
     return Plot(found.name, caption, draw(found.name, fill))

@@ -46,7 +46,8 @@ def _throughput(document: RunDocument) -> Figure:
 def _delivered(document: RunDocument) -> Figure:
     futures = document.futures
     how = "byte for byte" if document.facts.verification == "corpus" else "by their shape"
-    beside = f"of {formats.count(document.workload.requests)}; {formats.count(futures.verified)} verified {how}"
+    asked = futures.submitted if document.workload.stages else document.workload.requests  # at most, in stages
+    beside = f"of {formats.count(asked)}; {formats.count(futures.verified)} verified {how}"
     return Figure("Delivered", formats.count(futures.delivered), beside)
 
 

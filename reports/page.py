@@ -59,10 +59,10 @@ def settings_of(document: RunDocument) -> list[tuple[str, list[Line]]]:
     """What a run was configured as, by title, for people to read."""
     facts = document.facts
     return [
-        ("Workload", _flat(document.workload)),
-        ("Target", _flat(facts.target)),
-        ("Engine", _flat(facts.engine) if facts.engine else [Line("", "not ours")]),
-        ("Environment", _flat(document.environment)),
+        ("Workload", lines_of(document.workload)),
+        ("Target", lines_of(facts.target)),
+        ("Engine", lines_of(facts.engine) if facts.engine else [Line("", "not ours")]),
+        ("Environment", lines_of(document.environment)),
     ]
 
 
@@ -109,14 +109,14 @@ def _compared(count: int | None, expected: int, what_more_means: str) -> str:
     return "equal" if count == expected else f"{expected - count:,} fewer"
 
 
-def _flat(fields: msgspec.Struct | Mapping[str, Any], prefix: str = "") -> list[Line]:
+def lines_of(fields: msgspec.Struct | Mapping[str, Any], prefix: str = "") -> list[Line]:
     """Names and values for people to read, those of inner mappings under the outer name."""
     items = msgspec.structs.asdict(fields) if isinstance(fields, msgspec.Struct) else fields
     lines: list[Line] = []
     for name, value in items.items():
         label = f"{prefix}{name}".replace("_", " ")
         if isinstance(value, Mapping):
-            lines += _flat(value, "" if name == "libraries" else f"{label} ")
+            lines += lines_of(value, "" if name == "libraries" else f"{label} ")
         elif name.endswith("_bytes"):
             lines.append(Line(label.removesuffix(" bytes"), formats.size(value)))
         elif name.endswith("_s"):

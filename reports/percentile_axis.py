@@ -28,7 +28,7 @@ def label_percentiles(axes: Axes, quantity: str, ends: Sequence[float]) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if highest < 100 * lowest else (1.0,)))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if highest < 500 * lowest else (1.0,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _latency(value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("percentile")

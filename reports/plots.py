@@ -214,9 +214,9 @@ def _cpu_by_outstanding(timeline: Sequence[TimelineRow], resources: Sequence[Res
 def _delays(document: RunDocument, load: Series, observed: Series) -> Plot:
     def fill(axes: Axes) -> None:
         _mark_events(document, observed.axis, axes)
-        observed.line(axes, "canary_s", GREEN, "canary request", 1000, _LEAST_MS)
-        observed.line(axes, "target_loop_lag_max_s", BLUE, "target's loop lag", 1000, _LEAST_MS)
-        load.line(axes, "load_lag_max_s", ORANGE, "load's lag", 1000, _LEAST_MS)
+        observed.worst_line(axes, "canary_s", GREEN, "canary request", 1000, _LEAST_MS)
+        observed.worst_line(axes, "target_loop_lag_max_s", BLUE, "target's loop lag", 1000, _LEAST_MS)
+        load.worst_line(axes, "load_lag_max_s", ORANGE, "load's lag", 1000, _LEAST_MS)
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))

@@ -49,7 +49,21 @@ def climb(counter: Column) -> Column:
 
 
 def rates(times: Column, values: Column) -> tuple[Column, Column]:
-    """A counter's growth a second between samples, at the end of each interval; NaN where it was not measured."""
+    """A counter's growth a second between samples, at the end of each interval; NaN where it was not measured.
+
+    A sample that comes too soon after a late one is left out: both would have a rate that never was.
+    """
     if len(times) < 2:
         return times[:0], values[:0]
-    return times[1:], np.diff(values) / np.diff(times)
+    kept = _evenly(times)
+    return times[kept][1:], np.diff(values[kept]) / np.diff(times[kept])
+
+
+def _evenly(times: Column) -> list[int]:
+    """The samples but those that follow another by less than half of what is usual."""
+    least = float(np.median(np.diff(times))) / 2
+    kept = [0]
+    for number, moment in enumerate(times.tolist()):
+        if moment - times[kept[-1]] >= least and number:
+            kept.append(number)
+    return kept

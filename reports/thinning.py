@@ -24,3 +24,12 @@ def thin(times: Column, values: Column, points: int = POINTS) -> tuple[Column, C
         else:
             kept.append(int(part[0]))
     return times[kept], values[kept]
+
+
+def peaks(times: Column, values: Column, points: int = POINTS) -> tuple[Column, Column]:
+    """The same of the largest alone: of what is the worst of each sample, only the worst is of interest."""
+    if len(times) <= points:
+        return times, values
+    parts = np.array_split(np.arange(len(times)), points)
+    kept = [int(part[0] if np.isnan(values[part]).all() else part[np.nanargmax(values[part])]) for part in parts]
+    return times[kept], values[kept]

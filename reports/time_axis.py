@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from matplotlib.axes import Axes
 
-from reports.drawing import line
+from reports.drawing import line, worst_line
 from reports.schema import RunDocument, TimelineRow
 from reports.series import Column, column, measured, rates
 
@@ -60,11 +60,17 @@ class Series:
         self.monotonic_s = column(rows, "monotonic_s")
         self.times = axis.since_start(self.monotonic_s)
 
-    def line(self, axes: Axes, name: str, color: str, label: str, factor: float = 1.0, least: float = 0.0) -> None:
-        """A field over time, values below ``least`` raised to it; nothing when it was never measured."""
+    def line(self, axes: Axes, name: str, color: str, label: str, factor: float = 1.0) -> None:
+        """A field over time; nothing when it was never measured."""
         values = column(self.rows, name)
         if not np.isnan(values).all():
-            line(axes, self.times, np.maximum(factor * values, least), color, label)
+            line(axes, self.times, factor * values, color, label)
+
+    def worst_line(self, axes: Axes, name: str, color: str, label: str, factor: float, least: float) -> None:
+        """The same of a field whose peaks alone are of interest, values below ``least`` raised to it."""
+        values = column(self.rows, name)
+        if not np.isnan(values).all():
+            worst_line(axes, self.times, np.maximum(factor * values, least), color, label)
 
     def rate_line(self, axes: Axes, name: str, color: str, label: str, *, spikes: bool = True) -> None:
         """A counter's growth a second, as its running average, and with its spikes behind that unless told not to."""

@@ -39,9 +39,9 @@ def write_long_run(path: Path, seconds: int) -> RunFolder:
             cpu_s += 0.6 + chance.gauss(0, 0.03)
             history.append(delivered)
             held = (delivered - (history[second - TTL_S - 1] if second > TTL_S else 0)) * RESULT_BYTES
-            moment = {"monotonic_s": STARTED_S + second, "unix_s": UNIX_S + second}
+            moment = {"monotonic_s": STARTED_S + second + 1, "unix_s": UNIX_S + second + 1}
             row = {
-                "submitted": delivered + 17_000,
+                "submitted": delivered,
                 "delivered": delivered,
                 "outstanding": 17_000,
                 "polls": 2 * delivered,
@@ -76,6 +76,8 @@ def write_long_run(path: Path, seconds: int) -> RunFolder:
             FACTS,
             name="long",
             duration_s=float(seconds),
+            workload=msgspec.structs.replace(FACTS.workload, requests=delivered, outstanding=17_000),
+            engine=msgspec.structs.replace(FACTS.engine, slots=2048),
             futures=FutureCounts(submitted=delivered, delivered=delivered, verified=delivered),
             histograms=latencies,
             ended="complete",

@@ -106,7 +106,10 @@ def test_ratios_are_to_the_first_run(main_job: Recorded) -> None:
 
 def test_runs_are_told_apart_by_the_shortest_names_that_do() -> None:
     assert names_of([Path("runs/a"), Path("runs/b/")]) == ["a", "b"]
-    assert names_of([Path("x/run"), Path("y/run")]) == ["x/run", "y/run"]
+    assert names_of([Path("x/run"), Path("y/run")]) == ["x", "y"]
+    assert names_of([Path("r/1/x/run"), Path("r/2/y/run"), Path("r/2/x/run")]) == ["1/x", "2/y", "2/x"]
+    assert names_of([Path("a/b"), Path("a/b/b")]) == [".", "b"]
+    assert names_of([Path("a"), Path("a")]) == ["a (1)", "a (2)"]
 
 
 def test_the_page(main_job: Recorded) -> None:
