@@ -80,7 +80,7 @@ class Series:
             return
         if spikes:
             line(axes, self.axis.since_start(times), per_s, color, None, linewidth=0.6, alpha=0.4)
-        line(axes, self.axis.since_start(times), _averaged(monotonic_s, values), color, label)
+        line(axes, self.axis.since_start(monotonic_s[1:]), _averaged(monotonic_s, values), color, label)
 
 
 def _averaged(monotonic_s: Column, values: Column) -> Column:

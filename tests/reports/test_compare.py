@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from reports.compare import IncomparableError, Run, check_comparable, compared, 
 from reports.comparison_page import comparison_page
 from reports.conclude import conclude
 from reports.run_folder import RunFolder
-from reports.schema import LoadFacts, ResourceRow, TimelineRow
+from reports.schema import LoadFacts, ResourceRow, Stage, TimelineRow
 from tests.reports.html_page import Page, refers_to_nothing_outside_itself
 
 Recorded = tuple[LoadFacts, list[TimelineRow], list[ResourceRow]]
@@ -44,11 +45,14 @@ def workload(recorded: Recorded, **changes: Any) -> dict[str, Any]:
         ("body_profile", "full"),
         ("protocol", "other"),
         ("arrivals", "poisson:5"),
+        ("stages", [Stage(duration_s=9.0, outstanding=5)]),
     ],
 )
 def test_other_work_is_not_comparable(main_job: Recorded, field: str, value: Any) -> None:
     other = of(main_job, "second", **workload(main_job, **{field: value}))
-    sentence = f"first and second cannot be compared: {field} is .* in the one, and {value} in the other"
+    sentence = (
+        f"first and second cannot be compared: {field} is .* in the one, and {re.escape(str(value))} in the other"
+    )
     with pytest.raises(IncomparableError, match=sentence):
         check_comparable([of(main_job), of(main_job), other])
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reports.errors import RunFolderError
@@ -42,6 +43,14 @@ def test_every_round_has_every_arm_and_the_warm_up_is_left_out(tmp_path: Path) -
     assert finding.paired is not None
     assert (finding.paired.rounds, finding.paired.ratio, finding.paired.won) == (3, 0.5, 3)
     assert "cost of b is 50.0 % lower than of a" in sentence(found, finding, asked)
+
+
+def test_the_noise_floor_is_that_of_the_arm_which_runs_twice(tmp_path: Path) -> None:
+    asked = msgspec.structs.replace(plan(tmp_path / "log"), again="b")
+    figures = {"a": {"cost": 10.0}, "b": {"cost": 5.0}, "b" + AGAIN: {"cost": 5.5}}
+    rounds = [Round(number=number, started_utc="", order=list(figures), figures=figures) for number in (1, 2, 3)]
+    (found,) = findings(asked, rounds)
+    assert found.floor == pytest.approx((1.1, 1.1))
 
 
 def test_the_order_is_shuffled_but_the_same_each_time(tmp_path: Path) -> None:

@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from reports.judge import judge
-from reports.schema import EngineUse, ErrorExample, FutureCounts, LoadFacts, LoadUse, TargetUse, Verdict
+from reports.schema import (
+    EngineUse,
+    ErrorExample,
+    FutureCounts,
+    LoadFacts,
+    LoadUse,
+    TargetUse,
+    ThresholdResult,
+    Verdict,
+)
 
 GOOD = FutureCounts(submitted=1000, delivered=1000, verified=1000)
 IDLE_LOAD = LoadUse(cpu_s=1.0, cpu_s_per_result=0.001, cpu_utilisation=0.2, lag_p99_s=0.01, saturated=False)
@@ -57,6 +66,8 @@ def test_a_target_may_serve_a_result_again(make_facts: Callable[..., LoadFacts],
         ({}, 999, None, "invalid", "the target says it served 999"),
         ({}, None, 999, "invalid", "the engine finished 999"),
         ({}, None, 1001, "invalid", "submits ran twice"),
+        # What a load process that was lost had submitted, nobody knows.
+        ({"ended": "aborted", "cut_reason": "It grew."}, None, 1001, "fail", "It grew."),
         (futures(delivered=999, verified=999, failed=1), None, None, "fail", "1 future failed."),
         (futures(delivered=998, verified=998, lost=2), None, None, "fail", "2 futures got lost."),
         (futures(doubled=1), None, None, "fail", "(doubled)"),
@@ -79,6 +90,15 @@ def test_reasons(
     assert found == verdict
     assert said in " ".join(reasons)
     assert all(reason.endswith(".") for reason in reasons)
+
+
+def test_what_a_run_that_was_stopped_early_has_not_measured_does_not_matter(
+    make_facts: Callable[..., LoadFacts],
+) -> None:
+    unknown = [ThresholdResult(text="canary_p99 < 1s", holds=None, found="canary_p99 was not measured")]
+    stopped = make_facts(ended="aborted", cut_reason="It grew.")
+    assert judge(stopped, IDLE_LOAD, TargetUse(), EngineUse(), unknown)[0] == "fail"
+    assert judge(make_facts(), IDLE_LOAD, TargetUse(), EngineUse(), unknown)[0] == "invalid"
 
 
 def test_a_saturated_load_measures_nothing(make_facts: Callable[..., LoadFacts]) -> None:

@@ -28,6 +28,15 @@ def idle_engine(row: ResourceRow) -> dict[str, Any]:
     return {"engine_slot_seconds": row.engine_slot_seconds / 2, "engine_waiting": 0, "target_outstanding": 1024}
 
 
+def waiting_at_the_target(row: ResourceRow) -> dict[str, Any]:
+    """The target holds back what the engine has no slot for, so that nothing waits in the engine's own queue."""
+    return {"engine_waiting": 0}
+
+
+def none_waits(row: ResourceRow) -> dict[str, Any]:
+    return {"engine_waiting": 0, "target_outstanding": row.engine_running}
+
+
 def full_machine(row: ResourceRow) -> dict[str, Any]:
     return idle_engine(row) | {"machine_cpu_utilisation": 0.99}
 
@@ -44,6 +53,8 @@ def stalled_target(row: ResourceRow) -> dict[str, Any]:
     ("change", "load", "limited_by", "figure"),
     [
         (unchanged, {}, "engine", "of its slot time was occupied (full: 95 %). Typically 14,5"),
+        (waiting_at_the_target, {}, "engine", "Typically 14,5"),
+        (none_waits, {}, "arrivals", "Nothing else was at its limit"),
         (busy_target, {}, "target", "It used 0.97 cores (busy: 0.90)."),
         (stalled_target, {}, "target", "was 800 ms (stalled: 250 ms)"),
         (unchanged, {"cpu_utilisation": 0.98}, "load", "Its busiest process used 0.98 of a core (saturated: 0.90)"),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reports.assessment import assess
-from reports.page import render_page
+from reports.page import render_page, settings_of
 from reports.schema import ErrorExample, LoadFacts, ResourceRow, RunEvent, Stage, TimelineRow
 from tests.reports.html_page import Page, refers_to_nothing_outside_itself
 
@@ -99,6 +99,27 @@ def test_what_polling_costs_is_said(main_job: Run) -> None:
     assert "What a polling client pays" not in render(
         (msgspec.structs.replace(facts, histograms=unknown), timeline, resources)
     )
+
+
+def test_every_phase_of_a_future_has_its_curve(main_job: Run) -> None:
+    text = "".join(Page(render(main_job)).text)
+    latencies = text[text.index("Latency of a future by phase") : text.index("Latency of polls")]
+    for phase in ("submit", "queue and engine", "waiting for the next poll", "delivery", "future"):
+        assert phase in latencies[: latencies.index("Where a curve turns up")], phase
+
+
+def test_rows_that_come_late_and_then_too_soon_are_drawn(main_job: Run) -> None:
+    facts, timeline, resources = main_job
+    late = msgspec.structs.replace(timeline[50], monotonic_s=timeline[51].monotonic_s - 0.05)
+    page = render((facts, [*timeline[:50], late, *timeline[51:]], resources))
+    assert "Throughput" in page
+
+
+def test_a_setting_that_is_on_or_off_is_said_so(main_job: Run) -> None:
+    facts, timeline, resources = main_job
+    target = msgspec.structs.replace(facts.target, acknowledged=True)
+    lines = dict(settings_of(assess(msgspec.structs.replace(facts, target=target), timeline, resources, ENVIRONMENT)))
+    assert [line.value for line in lines["Target"] if line.label == "acknowledged"] == ["yes"]
 
 
 def test_the_same_run_gives_the_same_page(main_job: Run) -> None:
