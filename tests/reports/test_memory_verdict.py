@@ -84,6 +84,8 @@ def judged(
         (Server(leaked=2_000, highest=True), 600, 120, "leak"),
         (Server(highest=True), 600, 120, "allocator keeps freed memory"),
         (Server(warm_up=30e6), 1200, 0, "levels off at retention"),
+        # It grows for two thirds of a run that is short, and slows down.
+        (Server(warm_up=400e6), 240, 0, "allocator keeps freed memory"),
         # So little in all, 15 MB, as an allocator may wander by.
         (Server(leaked=500), 600, 0, "levels off at retention"),
         (Server(leaked=700), 600, 0, "leak"),
@@ -104,6 +106,11 @@ def test_each_server_is_recognised(server: Server, load_s: int, settle_s: int, c
 def test_three_lifetimes_are_enough() -> None:
     assert judged(Server(), 3 * (TTL_S + SWEEP_S) + 1).conclusion == "levels off at retention"
     assert judged(Server(), 3 * (TTL_S + SWEEP_S) + 1, acknowledged=True).conclusion is not None
+
+
+def test_judged_is_what_follows_the_first_lifetime_until_the_last_delivery() -> None:
+    verdict = judged(Server(), 600, 120)
+    assert (verdict.from_s, verdict.to_s) == (1 + TTL_S + SWEEP_S, 600)
 
 
 def test_a_rate_that_changes_is_no_leak_and_hides_none() -> None:
