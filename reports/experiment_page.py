@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
+from reports import formats
 from reports.drawing import GREY, draw
 from reports.findings import QuantityFindings, Round, findings, sentence
 from reports.overlay import COLORS
@@ -48,7 +49,7 @@ def _ratios(found: QuantityFindings, plan: Plan) -> Plot:
         axes.set_xlabel("round")
         axes.set_ylabel(f"ratio to {plan.baseline}")
 
-    meaning = f"{QUANTITIES[found.name].meaning.capitalize()}. " if found.name in QUANTITIES else ""
+    meaning = f"{formats.capital(QUANTITIES[found.name].meaning)}. " if found.name in QUANTITIES else ""
     caption = (
         f"{meaning}Each round by itself; {found.better} is better. Grey: the 95 % interval of {plan.again} to itself."
     )

@@ -33,6 +33,11 @@ def size(bytes_: float | None) -> str:
     return f"{bytes_:.0f} B"
 
 
+def capital(words: str) -> str:
+    """The same with a capital at its beginning, and all else as it is."""
+    return words[:1].upper() + words[1:]
+
+
 def exact_size(bytes_: float) -> str:
     """A size to the byte."""
     return f"{bytes_:,.0f} B"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from reports import formats
 from reports.schema import LimitRule, LoadUse, ResourceRow
 from reports.series import Column, column, growth, within
 from reports.steady import Window
@@ -89,7 +90,7 @@ def limit_rules(load: LoadUse, use: Utilisation, arrivals: str) -> list[LimitRul
     """
     load_figures = saturation(load.cpu_utilisation, load.lag_p99_s)
     rules = [
-        LimitRule(limited_by="load", holds=load.saturated, why=f"{_capital(load_figures)}."),
+        LimitRule(limited_by="load", holds=load.saturated, why=f"{formats.capital(load_figures)}."),
         _engine(use.engine, use.engine_waiting),
         _target(use.target_cores, use.target_lag_s),
         _machine(use.machine),
@@ -131,7 +132,3 @@ def _arrivals(others: list[LimitRule], arrivals: str) -> LimitRule:
     asked = "keeps a number of futures outstanding" if arrivals == "closed" else f"has {arrivals} arrivals"
     why = f"Nothing else was at its limit: the load, which {asked}, asked for no more."
     return LimitRule(limited_by="arrivals", holds=True, why=why)
-
-
-def _capital(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]

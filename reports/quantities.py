@@ -166,17 +166,21 @@ _OTHERS = [
         "size",
         "lower",
         "target",
-        "memory that it lost with each result, 0 when the memory verdict is another one than leak",
+        "memory that the target lost with each result, 0 when the memory verdict is another one than leak",
         _leak_per_result,
     ),
-    Quantity("target_cpu", "time", "lower", "target", "its CPU a result", lambda run: run.target.cpu_s_per_result),
-    Quantity("fds_peak", "count", "lower", "target", "its open files, at most", lambda run: run.target.fds_peak),
+    Quantity(
+        "target_cpu", "time", "lower", "target", "the target's CPU a result", lambda run: run.target.cpu_s_per_result
+    ),
+    Quantity(
+        "fds_peak", "count", "lower", "target", "the target's open files, at most", lambda run: run.target.fds_peak
+    ),
     Quantity(
         "loop_lag_max",
         "time",
         "lower",
         "target",
-        "how late its event loop ran at worst",
+        "how late the target's event loop ran at worst",
         lambda run: run.target.loop_lag_max_s,
     ),
     Quantity(
