@@ -121,14 +121,15 @@ class RunHooks:
                     f"{len(workers)} workers are connected, more than --users {self._options.num_users}. "
                     "Raise --users, or give as many --expect-workers."
                 )
-            live = LiveRun(settings)
+            run_time_s = self._run_time_s or self._options.run_time
+            live = LiveRun(settings, run_time_s)
             self._controller = Controller(
                 settings,
                 len(workers),
                 begin_drain=self._begin_drain,
                 stop_test=self._stop_test,
                 show=Progress(settings.requests).show if self._options.headless else live.add,
-                run_time_s=self._run_time_s or self._options.run_time,
+                run_time_s=run_time_s,
                 command=self._command(),
             )
         except _UserErrors as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import NamedTuple, TypeVar
 
@@ -30,10 +31,14 @@ class Figure(NamedTuple):
 
 
 class LiveRun:
-    """Takes a run's ticks as they come. Its memory does not grow with the run's length."""
+    """Takes a run's ticks as they come. Its memory does not grow with the run's length.
 
-    def __init__(self, settings: Settings) -> None:
+    run_time_s: after which the run ends whatever its count; None where only the count ends it.
+    """
+
+    def __init__(self, settings: Settings, run_time_s: float | None = None) -> None:
         self._settings = settings
+        self._run_time_s = run_time_s
         self._target = facts.target(settings)
         self.history = History()
         self._rows: deque[TimelineRow] = deque()
@@ -111,11 +116,10 @@ class LiveRun:
         row = self._rows[-1]
         seen = self._resources[-1] if self._resources else _NOTHING
         rate = _growth_per_s(self._rows, "delivered")
-        left = max(self._settings.requests - row.delivered - row.failed - row.lost, 0)
         return [
             Figure("delivered", f"{formats.count(row.delivered)} of {formats.count(self._settings.requests)}"),
             Figure("rate", formats.rate(rate), f"over {CALM_S:.0f} s"),
-            Figure("time left", formats.duration(left / rate if rate else None), "at this rate"),
+            self._time_left(row, rate),
             Figure(
                 "outstanding",
                 formats.count(row.outstanding),
@@ -140,6 +144,17 @@ class LiveRun:
             Figure("loop lag", formats.seconds(seen.target_loop_lag_max_s), "the server's worst of the last second"),
             Figure("engine occupancy", *self._occupancy(seen)),
         ]
+
+    def _time_left(self, row: TimelineRow, rate: float | None) -> Figure:
+        """Until the count is reached or the run time is over, whichever comes first."""
+        futures = max(self._settings.requests - row.delivered - row.failed - row.lost, 0)
+        by_count_s = futures / rate if rate else math.inf
+        by_time_s = math.inf
+        if self._run_time_s is not None:
+            by_time_s = max(self._run_time_s - (row.monotonic_s - (self._started_s or 0.0)), 0.0)
+        if by_time_s < by_count_s:
+            return Figure("time left", formats.duration(by_time_s), "of the run time")
+        return Figure("time left", formats.duration(by_count_s if rate else None), "at this rate")
 
     def _occupancy(self, seen: ResourceRow) -> tuple[str, str]:
         if self._settings.engine is None:

@@ -57,6 +57,26 @@ def test_the_figures_of_this_second() -> None:
     assert live.history.columns()["expected_bytes"][-1] == 1_021_000
 
 
+@pytest.mark.parametrize(
+    ("run_time_s", "rate", "left"),
+    [
+        (None, 10, ("1 min 00 s", "at this rate")),
+        (3600.0, 10, ("1 min 00 s", "at this rate")),
+        (70.0, 10, ("30 s", "of the run time")),
+        (70.0, 0, ("30 s", "of the run time")),  # nothing comes
+        (30.0, 10, ("0 s", "of the run time")),  # it drains
+        (None, 0, ("–", "at this rate")),
+    ],
+)
+def test_the_time_left_ends_with_the_count_or_the_run_time(
+    run_time_s: float | None, rate: int, left: tuple[str, str]
+) -> None:
+    live = LiveRun(settings("--requests", "1001"), run_time_s)
+    for second in range(41):
+        live.add(tick(second, rate))
+    assert figures(live)["time left"] == left
+
+
 def test_a_server_that_was_started_anew_has_no_negative_rate() -> None:
     live = LiveRun(settings())
     for second in range(5):
