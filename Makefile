@@ -66,8 +66,8 @@ soak-frozen: $(VENV)/dev
 test: $(VENV)/dev
 	$(BIN)/python -m pytest
 
-# The two result paths of the server in nine paired rounds, some 20 minutes, and how long it should hold a poll, in an hour
-# and a half; QUICK=1: four rounds of 128 results each, and of polls with all times a tenth, in ten minutes.
+# The two result paths of the server in nine paired rounds, some 20 minutes, and how long it should hold a poll, in an hour;
+# QUICK=1: four rounds of 128 results each, and of polls with all times a tenth, in ten minutes.
 # An interrupted bench goes on where it was; remove experiments/ for a new one.
 QUICK ?=
 bench: $(VENV)/runtime
