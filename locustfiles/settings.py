@@ -137,6 +137,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
     """The run that Locust's parsed options describe. Raises SettingsError."""
     for name in ("requests", "in_flight", "max_tokens", "prompt_tokens", "slots"):
         _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
+    for name in ("engine_port", "server_port"):
+        if not 1 <= (port := getattr(options, name)) <= 65_535:
+            raise SettingsError(f"--{name.replace('_', '-')} should be between 1 and 65535, found {port}.")
     _check_protocol(options)
     if options.worker_timeout < LEAST_WORKER_TIMEOUT_S:
         raise SettingsError(

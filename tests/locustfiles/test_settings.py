@@ -81,6 +81,8 @@ def test_users_can_hold_what_is_outstanding_and_every_process_has_one(
         (["--in-flight", "0"], "--in-flight should be at least 1"),
         (["--outstanding", "-5"], "--outstanding should be at least 1, found -5"),
         (["--max-tokens", "0"], "--max-tokens should be at least 1"),
+        (["--engine-port", "99999"], "--engine-port should be between 1 and 65535, found 99999"),
+        (["--server-port", "0"], "--server-port should be between 1 and 65535, found 0"),
         (["--poll-preset", "fast"], "one of sdk, sdk-pyqwest, plain-45s, custom, found 'fast'"),
         (["--body-profile", "fat"], "one of seed-equivalent, lean, full, found 'fat'"),
         (["--observe", "pid:x"], "found 'pid:x'"),
