@@ -112,6 +112,8 @@ class RunHooks:
             assignment = msgspec.convert(self._options.repoll_assignment, Assignment)
             self._begin_worker(assignment, self._runner.client_id)
             return
+        if self._options.headless:
+            self._environment.process_exit_code = EXIT_CODES["invalid"]  # until there is a verdict
         self._options.num_users = self._runner.target_user_count  # the web UI may have asked for another number
         try:
             settings = settings_from(self._options)
@@ -241,7 +243,12 @@ class RunHooks:
 
     def _on_quit(self, **_: Any) -> None:
         """Below Locust's own tables, which it prints after the test has stopped."""
-        if self._options.headless and self._controller is not None and self._controller.document is not None:
+        if not self._options.headless or self._is_worker:
+            return
+        if self._controller is None:
+            if self._environment.process_exit_code == EXIT_CODES["invalid"]:
+                print("invalid: The run was stopped before its processes were up.", file=sys.stderr)
+        elif self._controller.document is not None:
             print_verdict(self._controller.document, self._controller.folder.path)
 
 

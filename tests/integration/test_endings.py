@@ -62,6 +62,18 @@ def test_a_run_that_is_stopped_waits_for_what_is_outstanding(tmp_path: Path, fre
     assert run["futures"]["delivered"] == run["futures"]["submitted"]
 
 
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_before_it_has_begun_is_invalid(
+    tmp_path: Path, free_port: Ports, signal_number: int
+) -> None:
+    run_dir = tmp_path / "run"
+    with started(command(run_dir, *small(free_port)), tmp_path / "log") as locust:
+        wait_for((run_dir / "run.json").exists, within_s=60)  # the engine is being started
+        locust.send_signal(signal_number)
+        assert locust.wait(60) == 3, (tmp_path / "log").read_text()
+    assert "invalid: " in (tmp_path / "log").read_text()
+
+
 def test_a_run_whose_server_is_gone_can_be_stopped(tmp_path: Path, free_port: Ports) -> None:
     run_dir, port = tmp_path / "run", free_port()
     with contextlib.ExitStack() as processes:
