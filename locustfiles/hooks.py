@@ -72,6 +72,7 @@ class RunHooks:
             self._runner.register_message(DRAIN, self._on_drain, concurrent=True)
         else:
             self._check_options()
+            _interrupt_where_the_main_greenlet_waits()
             if isinstance(self._runner, MasterRunner):
                 self._runner.register_message(REPORT, self._on_report)
             if environment.web_ui is not None:
@@ -259,6 +260,13 @@ def _refusal(options: argparse.Namespace) -> str | None:
     except _UserErrors as error:
         return str(error)
     return None
+
+
+def _interrupt_where_the_main_greenlet_waits() -> None:
+    """Ctrl-C would else be raised in whatever runs just then: in a future that is being delivered, or in a fork."""
+    main = gevent.getcurrent()  # in which Locust tells its listeners of the start
+    hub = gevent.get_hub()
+    gevent.signal_handler(signal.SIGINT, lambda: hub.loop.run_callback(main.throw, KeyboardInterrupt))
 
 
 def _spare_worker_the_first_interrupt() -> None:
