@@ -148,10 +148,6 @@ def settings_from(options: argparse.Namespace) -> Settings:
         )
     if options.verify not in VERIFY:
         raise SettingsError(f"--verify should be one of {', '.join(VERIFY)}, found '{options.verify}'.")
-    if options.engine_metrics and not options.host:
-        raise SettingsError(
-            "--engine-metrics is for an engine behind --host; that of a run of its own is asked anyway."
-        )
     if options.hold_engine and options.host:
         raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
@@ -186,7 +182,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         run_name=options.run_name,
         run_dir=options.run_dir or None,
         observe=observe,
-        engine_metrics=f"{engine.url}/metrics" if engine else _engine_metrics(options.engine_metrics, observe),
+        engine_metrics=_engine_metrics(options.engine_metrics, engine, observe),
         drain_s=options.drain,
         worker_timeout_s=options.worker_timeout,
         source_addresses=_source_addresses(options),
@@ -364,7 +360,14 @@ def _observe(spec: str, their_url: str | None) -> str:
     return f"port:{parts.port or 80}" if local else "none"
 
 
-def _engine_metrics(url: str, observe: str) -> str | None:
+def _engine_metrics(url: str, engine: EngineSettings | None, observe: str) -> str | None:
+    """engine: ours; None behind --host."""
+    if engine is not None:
+        if url:
+            raise SettingsError(
+                "--engine-metrics is for an engine behind --host; that of a run of its own is asked anyway."
+            )
+        return f"{engine.url}/metrics"
     if not url:
         return None
     parts = urlsplit(url)

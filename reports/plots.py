@@ -158,7 +158,8 @@ def _memory(
     return Plot(
         "Memory of the target",
         "RSS should follow what the target was idle at plus the results it must still keep. A gap that grows is memory "
-        "held for something else. Dotted: the target was started again.",
+        "held for something else. Dotted: the target was started again. A control group also holds other processes "
+        "and files that were read or written.",
         draw("memory", fill),
     )
 

@@ -63,7 +63,7 @@ def _evenly(times: Column) -> list[int]:
     """The samples but those that follow another by less than half of what is usual."""
     least = float(np.median(np.diff(times))) / 2
     kept = [0]
-    for number, moment in enumerate(times.tolist()):
-        if moment - times[kept[-1]] >= least and number:
+    for number in range(1, len(times)):
+        if times[number] - times[kept[-1]] >= least:
             kept.append(number)
     return kept
