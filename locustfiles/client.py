@@ -15,7 +15,12 @@ class PollingError(Exception):
 
 
 class Client(ABC):
-    """environment: Locust's, whose table has a row for each kind of request."""
+    """environment: Locust's, whose table has a row for each kind of request.
+
+    latency: under which name the latency of its futures is recorded.
+    """
+
+    latency = "future"
 
     def __init__(self, environment: Any, run: WorkerRun) -> None:
         self._environment = environment

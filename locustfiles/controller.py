@@ -249,6 +249,8 @@ class Controller:
         self._drained.set()
         self._give_up_on(self._unfinished())
         self._greenlet.join()
+        if self._settings.real_sdk_percent:
+            self._notes.append(facts.real_sdk_note(self._totals(), self._settings.real_sdk_percent))
         self._injected = self._stack.injected_faults()
         self._stack.stop()
         try:

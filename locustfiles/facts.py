@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from locustfiles.measures import Totals
 from locustfiles.settings import SWEEP_INTERVAL_S, Settings
@@ -44,6 +45,15 @@ def held_note(totals: Totals, after_s: float, resources: Sequence[ResourceRow]) 
     return f"{note} The target's memory was {last / 1e6:,.0f} MB then, {each / 1e3:.1f} kB a future above its start."
 
 
+def real_sdk_note(totals: Totals, percent: int) -> str:
+    """What became of the futures that the real SDK followed."""
+    ends = ", ".join(f"{count:,} {end}" for end, count in sorted(totals.real_sdk.items(), key=lambda end: -end[1]))
+    return (
+        f"The real SDK (tinker {version('tinker')}) followed {sum(totals.real_sdk.values()):,} of the futures, "
+        f"{percent} percent: {ends or 'none has ended'}. Its polls and retries are its own and not counted here."
+    )
+
+
 def workload(settings: Settings) -> Workload:
     return Workload(
         requests=settings.requests,
@@ -56,6 +66,7 @@ def workload(settings: Settings) -> Workload:
         processes=settings.processes,
         poll_preset=settings.preset.described,
         protocol=settings.protocol,
+        real_sdk_percent=settings.real_sdk_percent,
         arrivals=settings.arrivals,
         stages=settings.stages,
         body_profile=settings.engine.body_profile if settings.engine else None,

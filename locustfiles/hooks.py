@@ -29,6 +29,7 @@ from locustfiles.measures import WorkerReport
 from locustfiles.options import add_arguments
 from locustfiles.processes import ProcessError, die_with_parent
 from locustfiles.settings import Settings, SettingsError, settings_from
+from locustfiles.stack import check_options
 from locustfiles.terminal import Progress, print_verdict
 from locustfiles.web.live import LiveRun
 from locustfiles.web.pages import SoakPages
@@ -256,7 +257,9 @@ class RunHooks:
 def _refusal(options: argparse.Namespace) -> str | None:
     """Why a run with these options can't be done; None when nothing is known against it."""
     try:
-        preflight.check(settings_from(options))
+        settings = settings_from(options)
+        preflight.check(settings)
+        check_options(settings)
     except _UserErrors as error:
         return str(error)
     return None

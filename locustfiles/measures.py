@@ -24,7 +24,7 @@ from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
 HIGHEST_US = 24 * 3600 * 1_000_000
 LATENCIES = (
     *("submit", "work", "unfetched", "delivery", "future"),
-    *("first_poll", "poll", "session_poll", "lateness"),
+    *("first_poll", "poll", "session_poll", "lateness", "future_sdk"),
 )
 
 # Names of errors may hold words of the server's, which need not be few.
@@ -44,6 +44,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one worker knows, cumulative. lag_max_s alone is since the previous report.
 
     pid: of its process. accepted: submits that the target has answered with an id.
+    real_sdk: how many of the real SDK's futures ended in which way.
     finished: nothing more will come. fatal: why this worker can't go on, a sentence.
     """
 
@@ -56,6 +57,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     re_polls_by_cause: dict[str, int]
     errors: list[ErrorExample]
     delivered_bytes: int
+    real_sdk: dict[str, int]
     histograms: dict[str, str]
     use: WorkerUse
     lag_max_s: float
@@ -72,6 +74,7 @@ class Measures:
         self._re_polls: dict[str, int] = {"timeout": 0, "try_again": 0, "error": 0}
         self._errors: dict[str, tuple[int, str]] = {}
         self._poll_errors: dict[str, int] = {}
+        self._real_sdk: dict[str, int] = {}
         self.delivered_bytes = 0
 
     def latency(self, name: str, seconds: float) -> None:
@@ -98,6 +101,10 @@ class Measures:
         """An error of a poll, whether or not the future survives it."""
         name = self.error(name, example)
         self._poll_errors[name] = self._poll_errors.get(name, 0) + 1
+
+    def real_sdks_end(self, end: str) -> None:
+        """A future of the real SDK's has ended so."""
+        self._real_sdk[end] = self._real_sdk.get(end, 0) + 1
 
     def poll_counts(self) -> PollCounts:
         return PollCounts(
@@ -128,6 +135,7 @@ class Measures:
             re_polls_by_cause=dict(self._re_polls),
             errors=[ErrorExample(name=k, count=n, example=text) for k, (n, text) in self._errors.items()],
             delivered_bytes=self.delivered_bytes,
+            real_sdk=dict(self._real_sdk),
             histograms={name: h.encode().decode("ascii") for name, h in self._latencies.items()},
             use=use.use(),
             lag_max_s=use.take_lag_max_s(),
@@ -241,6 +249,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     re_polls_by_cause: dict[str, int]
     errors: list[ErrorExample]
     delivered_bytes: int
+    real_sdk: dict[str, int]
     load_cpu_s: float
     lag_max_s: float
 
@@ -263,6 +272,7 @@ def total(reports: Iterable[WorkerReport]) -> Totals:
         re_polls_by_cause=_added([r.re_polls_by_cause for r in reports]),
         errors=sorted(errors.values(), key=lambda error: -error.count),
         delivered_bytes=sum(r.delivered_bytes for r in reports),
+        real_sdk=_added([r.real_sdk for r in reports]),
         load_cpu_s=sum(r.use.cpu_s for r in reports),
         lag_max_s=max((r.lag_max_s for r in reports), default=0.0),
     )

@@ -10,7 +10,7 @@ from locustfiles.arrivals import CLOSED
 from locustfiles.durations import parse_duration
 from locustfiles.preset import CONSTANTS, PRESET_NAMES
 from locustfiles.protocols.choice import NAMES
-from locustfiles.settings import VERIFY
+from locustfiles.settings import REAL_SDK_PERCENT, VERIFY
 from mockengine.corpus import PROFILES
 
 SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures outstanding per client
@@ -68,6 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tinker: poll each future by itself; tinker-sessions: a client's session for all of its futures, whose "
         "results it then fetches and acknowledges; respond-async (RFC 7240), operations, or a class of your own, with "
         "--host: see docs/protocols.md",
+    )
+    _add(
+        load,
+        "--client",
+        default="load",
+        metavar="load|sdk[:PERCENT]",
+        help=f"sdk: let the real tinker SDK follow PERCENT of the futures ({REAL_SDK_PERCENT}), in processes of its "
+        "own beside the load; its results are verified and counted with the others",
     )
     _add(
         load,
@@ -133,6 +141,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=15.0,
         metavar="TIME",
         help="how long a load process may say nothing, which it does every second, before the run is ended as invalid",
+    )
+    _add(
+        load,
+        "--target-timeout",
+        type=parse_duration,
+        default=60.0,
+        metavar="TIME",
+        help="for how long every connection to the target may fail before the run is ended as invalid",
     )
     _add(
         load,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import gevent
 import psutil
-from gevent import subprocess
+from gevent.subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process gets when its parent dies
 
@@ -45,6 +45,26 @@ def kill_fork(pid: int) -> None:
                 child.kill()
 
 
+def last_words(log: Path) -> str:
+    """The last line of a process's log, or that there is none."""
+    lines = log.read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"it printed nothing (see {log})."
+
+
+def check_of(module: str, args: Sequence[str]) -> Popen[bytes]:
+    """``python -m module args --check``, just started."""
+    return Popen([sys.executable, "-m", module, *args, "--check"], stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
+
+
+def mistake_found(check: Popen[bytes]) -> str | None:
+    """What such a check says is wrong with the options, without the program's name before it."""
+    _, errors = check.communicate()
+    if check.returncode == 0:
+        return None
+    last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return last[0].partition(": error: ")[2] or last[0] if last else f"exit code {check.returncode}"
+
+
 class Process:
     """``python -m module args``, its output in log. ``name`` is what the user knows it by."""
 
@@ -52,11 +72,11 @@ class Process:
         self.name = name
         self._log = log
         with log.open("wb") as output:
-            self._popen = subprocess.Popen(
+            self._popen = Popen(
                 [sys.executable, "-m", module, *args],
-                stdin=subprocess.DEVNULL,
+                stdin=DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=STDOUT,
                 start_new_session=True,  # Ctrl-C in the terminal is for the load, which stops the others in order
                 preexec_fn=die_with_parent,
             )
@@ -70,7 +90,7 @@ class Process:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready(self._log.read_text("utf-8", "replace")):
             if self.exit_code() is not None:
-                raise ProcessError(f"The {self.name} did not start: {self._last_words()}")
+                raise ProcessError(f"The {self.name} did not start: {last_words(self._log)}")
             if time.monotonic() > deadline:
                 raise ProcessError(f"The {self.name} was not ready within {START_TIMEOUT_S:.0f} s; see {self._log}.")
             gevent.sleep(_POLL_S)
@@ -84,11 +104,7 @@ class Process:
         """How it ended, in a sentence."""
         code = self.exit_code()
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        return f"The {self.name} ended {how}: {self._last_words()}"
-
-    def _last_words(self) -> str:
-        lines = self._log.read_text("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else f"it printed nothing (see {self._log})."
+        return f"The {self.name} ended {how}: {last_words(self._log)}"
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL when that does not help."""
@@ -98,5 +114,5 @@ class Process:
             self._popen.send_signal(signum)
             try:
                 self._popen.wait(timeout=STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+            except TimeoutExpired:
                 continue

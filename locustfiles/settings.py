@@ -10,6 +10,7 @@ import math
 import re
 import shlex
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,8 @@ from reports.thresholds import ThresholdError
 RETRIEVED_TTL_S = 300.0  # how long the server that we start keeps a delivered result, unless it is told otherwise
 LEAST_WORKER_TIMEOUT_S = 3.0
 SWEEP_INTERVAL_S = 1.0  # how often the server that we start drops expired results
+
+REAL_SDK_PERCENT = 2  # of the futures, where nobody says how many the real SDK is to follow
 
 VERIFY = ("auto", "corpus", "shape")
 
@@ -104,6 +107,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stages: list[Stage]
     protocol: str
     preset: Preset
+    real_sdk_percent: int  # of the futures, that the real SDK follows
     seed: int
     model: str
     run_name: str
@@ -112,6 +116,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     engine_metrics: str | None  # None: nobody asks the engine
     drain_s: float
     worker_timeout_s: float
+    target_timeout_s: float
     source_addresses: list[str]
     settle_s: float
     retrieved_ttl_s: float | None  # None: not known, as the target is not ours
@@ -177,6 +182,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         stages=staged.stages if staged else [],
         protocol=options.protocol,
         preset=_preset(options),
+        real_sdk_percent=_real_sdk_percent(options),
         seed=options.seed,
         model=options.model,
         run_name=options.run_name,
@@ -185,6 +191,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         engine_metrics=_engine_metrics(options.engine_metrics, engine, observe),
         drain_s=options.drain,
         worker_timeout_s=options.worker_timeout,
+        target_timeout_s=options.target_timeout,
         source_addresses=_source_addresses(options),
         settle_s=options.settle,
         retrieved_ttl_s=server.retrieved_ttl_s if server else options.retrieved_ttl,
@@ -254,6 +261,34 @@ def _check_protocol(options: argparse.Namespace) -> None:
             f"--protocol {options.protocol} needs --host: the server that a run starts by itself speaks "
             f"{' and '.join(SDK_PROTOCOLS)} only."
         )
+
+
+def _real_sdk_percent(options: argparse.Namespace) -> int:
+    if options.client == "load":
+        return 0
+    asked = re.fullmatch(r"sdk(:[0-9]{1,3})?", options.client)
+    percent = int(asked[1][1:]) if asked and asked[1] else REAL_SDK_PERCENT
+    if asked is None or not 1 <= percent <= 100:
+        raise SettingsError(
+            "--client should be load, sdk or sdk:PERCENT with 1 to 100 percent of the futures, found "
+            f"'{options.client}'."
+        )
+    if options.protocol not in SDK_PROTOCOLS:
+        raise SettingsError(
+            f"--client {options.client} speaks what the SDK does, and --protocol {options.protocol} is another. Leave "
+            "one of them out."
+        )
+    if options.hold_engine:
+        raise SettingsError(
+            "--hold-engine waits until all futures are accepted, which the real SDK does not tell. Leave out "
+            f"--client {options.client}."
+        )
+    if find_spec("tinker") is None:
+        raise SettingsError(
+            f"--client {options.client} needs the package tinker, which is not installed here: pip install tinker, or "
+            "leave the option out."
+        )
+    return percent
 
 
 def _corpus(options: argparse.Namespace, engine: EngineSettings | None) -> CorpusSettings | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 
-from locustfiles.processes import Process, ProcessError
+from locustfiles.processes import Process, ProcessError, check_of, mistake_found
 from locustfiles.settings import SWEEP_INTERVAL_S, EngineSettings, ServerSettings, Settings
 from reports.run_folder import RunFolder
 from reports.schema import InjectedFault
@@ -15,6 +15,22 @@ SERVER = "server under test"
 OBSERVER = "observer"
 
 ADMIN_TIMEOUT_S = 30.0
+
+
+def check_options(settings: Settings) -> None:
+    """Let the programs that a run starts look at their options beforehand. Raises ProcessError."""
+    if settings.engine is None or settings.server is None:
+        return
+    checks = [
+        (name, check_of(module, args))
+        for name, module, args in (
+            (ENGINE, "mockengine", _engine_args(settings.engine)),
+            (SERVER, "server_under_test", _server_args(settings.server, settings.engine)),
+        )
+    ]
+    for name, check in checks:
+        if (mistake := mistake_found(check)) is not None:
+            raise ProcessError(f"The {name} refuses its options: {mistake}")
 
 
 class Stack:

@@ -115,6 +115,8 @@ class Transport:
         self._pool = _Pool(host, port, connections, sources)
         common = {"Host": f"{host}:{port}", "Content-Type": "application/json", **headers}
         self._common = _header_lines(common)
+        self._failing_since_s: float | None = None
+        self._failed_s = 0.0
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Reply:
         """``send`` of a POST."""
@@ -135,10 +137,23 @@ class Transport:
         )
         try:
             with gevent.Timeout(timeout_s, TimedOutError):
-                return self._exchange(call.method, request)
+                reply = self._exchange(call.method, request)
+        except TimedOutError:  # it was there to be waited for
+            self._failing_since_s = None
+            raise
         except (OSError, HTTPParseError) as error:
             limit = _OWN_LIMITS.get(error.errno or 0) if isinstance(error, OSError) else None
+            if limit is None:
+                self._failed_s = time.monotonic()
+                self._failing_since_s = self._failed_s if self._failing_since_s is None else self._failing_since_s
             raise ConnectionFailedError(_low_cardinality(error), limit) from error
+        self._failing_since_s = None
+        return reply
+
+    @property
+    def failing_for_s(self) -> float:
+        """Between the first and the last failed connection since anything was answered or waited for in vain."""
+        return 0.0 if self._failing_since_s is None else self._failed_s - self._failing_since_s
 
     def _exchange(self, method: str, request: bytes) -> Reply:
         connection = self._pool.get_socket()

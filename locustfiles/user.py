@@ -12,6 +12,7 @@ from locust.exception import StopUser
 from locustfiles.client import Client
 from locustfiles.ledger import End
 from locustfiles.protocol_client import ProtocolClient
+from locustfiles.real_sdk.client import RealSdkClient
 from locustfiles.sdk_client import SdkClient
 from locustfiles.worker import Start, WorkerRun, current_run
 
@@ -31,9 +32,11 @@ class FuturesUser(User):
             else ProtocolClient(environment, self._run, self._run.protocol)
         )
 
+        self._real_sdk = RealSdkClient(environment, self._run, self._run.real_sdk) if self._run.real_sdk else None
+
     @task
     def follow_futures(self) -> None:
-        if not self._client.open():
+        if not self._client.open() or not (self._real_sdk is None or self._real_sdk.open()):
             raise StopUser
         while True:
             self._futures.wait_available()
@@ -52,12 +55,13 @@ class FuturesUser(User):
         if start.due_s is not None:
             self._run.measures.latency("lateness", started_s - start.due_s)
             started_s = start.due_s
+        client = self._real_sdk if self._real_sdk is not None and self._run.is_real_sdks(number) else self._client
         try:
-            end = self._client.sample(number, started_s)
+            end = client.sample(number, started_s)
             if end is End.DELIVERED:
                 elapsed_s = time.monotonic() - started_s
-                self._run.measures.latency("future", elapsed_s)
+                self._run.measures.latency(client.latency, elapsed_s)
                 # Not an event: a row of whole futures must not enter Locust's sum over all requests.
-                self.environment.stats.get("future", "FUTURE").log(int(elapsed_s * 1000), 0)
+                self.environment.stats.get(client.latency, "FUTURE").log(int(elapsed_s * 1000), 0)
         finally:
             self._run.end(number, end)

@@ -21,6 +21,7 @@ from locustfiles.measures import Measures, UseMeter, WorkerReport
 from locustfiles.pacing import Places, Timetable
 from locustfiles.protocols.choice import protocol_named
 from locustfiles.protocols.interface import Protocol
+from locustfiles.real_sdk.process import RealSdk
 from locustfiles.settings import Settings, connections, sources
 from locustfiles.source_addresses import ephemeral_ports
 from locustfiles.stages import length_s, outstanding_at
@@ -70,6 +71,11 @@ class WorkerRun:
         )
         self.index = index
         self._fatal: str | None = None
+        self.real_sdk = (
+            RealSdk(settings.target_url, settings.model, run_dir / "logs" / f"real-sdk-{index}.log", self.fail)
+            if settings.real_sdk_percent
+            else None
+        )
         self._log = FuturesLog(log_path(run_dir, workers, index), self.fail) if settings.futures_log else None
         self._workers = workers
         scheduled = schedule(settings.arrivals, settings.stages, settings.requests, settings.seed)
@@ -131,6 +137,11 @@ class WorkerRun:
         in_run = self._in_run(number)
         return self.settings.seed + in_run, self._lengths.of(in_run)
 
+    def is_real_sdks(self, number: int) -> bool:
+        """Whether this worker's future ``number`` is one for the real SDK: so many of each hundred, evenly."""
+        percent = self.settings.real_sdk_percent
+        return number * percent % 100 < percent
+
     def _in_run(self, number: int) -> int:
         """Its number among those of all workers, to whom futures are dealt in turn."""
         return number * self._workers + self.index
@@ -149,6 +160,8 @@ class WorkerRun:
 
     def end(self, number: int, end: End) -> None:
         self.ledger.end(number, end)
+        if self.is_real_sdks(number):
+            self.measures.real_sdks_end(end.name.lower())
         if self._log is not None:
             self._log.ended(self._in_run(number), end, self.ledger.polls_of(number))
         self._places.give_back()
@@ -172,6 +185,14 @@ class WorkerRun:
             self.fail(
                 f"The contract is broken: the first {self._not_results} futures were answered 200, with no result that "
                 f"this client can read: {detail[:200]!r}."
+            )
+
+    def _look_for_the_target(self) -> None:
+        gone_s = self.transport.failing_for_s
+        if gone_s >= self.settings.target_timeout_s and not self.finished:
+            self.fail(
+                f"The target is gone: every connection to {self.settings.target_url} has failed for {gone_s:.0f} s. "
+                "Where it may be away for longer, raise --target-timeout."
             )
 
     def own_limit(self, error: ConnectionFailedError) -> None:
@@ -198,6 +219,8 @@ class WorkerRun:
             self.end(number, End.ABANDONED)
         self._set_all_ended()
         self.use.stop()
+        if self.real_sdk is not None:
+            self.real_sdk.stop()
         self.transport.close()
 
     @property
@@ -208,6 +231,7 @@ class WorkerRun:
         self._all_ended.wait(timeout_s)
 
     def report(self) -> WorkerReport:
+        self._look_for_the_target()
         return self.measures.report(
             self.index,
             self.ledger.counts(),

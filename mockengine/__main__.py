@@ -40,6 +40,8 @@ def main() -> int:
     try:
         options = _engine_options(parser, words, worker)
         fanout = fanout_options(words)
+        if words.check:
+            return 0
         if worker is None and fanout is not None:
             behind = partial(Served, fanout, options)
             return run_workers(words.host, words.port, fanout.http_workers, behind)
@@ -176,6 +178,7 @@ def _parser() -> _Parser:
         "kinds stand in docs/engine.md",
     )
     parser.add_argument("--faults", type=Path, metavar="FILE", help="more faults: [[fault]] tables of a TOML file")
+    parser.add_argument("--check", action="store_true", help="look at the options and serve nothing")
     add_fanout_options(parser)
     return parser
 

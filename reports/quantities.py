@@ -95,6 +95,7 @@ def _counts() -> list[Quantity]:
 def _latencies() -> list[Quantity]:
     phases: dict[str, tuple[Source, str]] = {
         "future": ("load", "latency from submit to result"),
+        "future_sdk": ("load", "latency from submit to result of the futures that the real SDK followed"),
         "submit": ("load", "latency of a submit"),
         "work": ("load", "from the accepted submit until the result was ready, if the target tells"),
         "unfetched": ("load", "from the ready result until it was polled for, if the target tells"),

@@ -52,6 +52,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     body_profile: str | None  # None: the engine is not ours
     seed: int
     stages: list[Stage] = []
+    real_sdk_percent: int = 0  # of the futures, that the real SDK followed
 
 
 class FutureCounts(msgspec.Struct, frozen=True, kw_only=True):

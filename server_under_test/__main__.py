@@ -37,6 +37,8 @@ def main() -> int:
     options = _parser().parse_args()
     if (mistake := _mistake(options)) is not None:
         return _usage_error(mistake)
+    if options.check:
+        return 0
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     keep_requests_out_of_the_log()
@@ -78,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--session-polling", action="store_true", help="tell clients to poll sessions, not futures")
     parser.add_argument("--max-connections-per-address", type=int, metavar="N", help="connections past it are closed")
+    parser.add_argument("--check", action="store_true", help="look at the options and serve nothing")
     for option, default, text in (
         ("--poll-hold", 300.0, "how long a poll waits for its future"),
         ("--session-poll-hold", 30.0, "how long a poll waits for anything in its session"),

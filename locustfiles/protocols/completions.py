@@ -14,7 +14,7 @@ PATH = "/v1/completions"
 # Prompt token ids are drawn from a vocabulary of this size, as the mock engine's answers are.
 VOCABULARY = 100_000
 
-_STOP_REASONS = {"length": StopReason.LENGTH, "stop": StopReason.STOP}
+STOP_REASONS = {"length": StopReason.LENGTH, "stop": StopReason.STOP}
 
 
 class _Logprobs(msgspec.Struct, frozen=True):
@@ -58,13 +58,13 @@ def sample(completion: bytes) -> SampleResponse:
 
 
 def _sequence(choice: _Choice) -> SampledSequence:
-    if choice.finish_reason not in _STOP_REASONS:
+    if choice.finish_reason not in STOP_REASONS:
         raise ValueError(f"finish_reason {choice.finish_reason[:50]!r}")
     try:
         tokens = np.array(choice.token_ids, "<i4").tobytes()
     except OverflowError as error:
         raise ValueError("a token id above 32 bits") from error
-    sequence = SampledSequence(stop_reason=_STOP_REASONS[choice.finish_reason], tokens=tokens)
+    sequence = SampledSequence(stop_reason=STOP_REASONS[choice.finish_reason], tokens=tokens)
     if choice.logprobs is not None:
         sequence.logprobs = np.array(choice.logprobs.token_logprobs, "<f4").tobytes()
     return sequence

@@ -43,9 +43,16 @@ def two_processes(ports: Ports) -> list[str]:
     return ["--processes", "2", "--master-bind-port", port, "--master-port", port]
 
 
-def soak(run_dir: Path, *args: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, run.json and what was printed."""
-    result = subprocess.run(command(run_dir, *args), capture_output=True, text=True, timeout=200, cwd=run_dir.parent)
+def soak(run_dir: Path, *args: str, **env: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, run.json and what was printed; env: beside the environment's own."""
+    result = subprocess.run(
+        command(run_dir, *args),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=run_dir.parent,
+        env={**os.environ, **env},
+    )
     document = json.loads((run_dir / "run.json").read_text()) if (run_dir / "run.json").exists() else {}
     return result.returncode, document, result.stderr
 
@@ -189,7 +196,17 @@ def test_a_server_that_is_already_there_is_tested_with_host(tmp_path: Path, free
         (["--run-dir", "{tmp}"], "exists already"),
         (["--outstanding", "1000000"], "open files"),
         (["--server-port", "{taken}"], "Port {taken} is taken by another program."),
-        (["--service-time", "uniform:1s"], "A service time is one of fixed:TIME; lognormal:"),
+        (
+            ["--service-time", "uniform:1s"],
+            "The mock engine refuses its options: A service time is one of fixed:TIME; lognormal:",
+        ),
+        (["--engine-args", "--fault nonsense"], "The mock engine refuses its options: "),
+        (
+            ["--server-args", "--poll-hold soon"],
+            "The server under test refuses its options: argument --poll-hold: expected a length of time such as 300s",
+        ),
+        (["--client", "sdk:0"], "--client should be load, sdk or sdk:PERCENT with 1 to 100 percent of the futures"),
+        (["--client", "sdk", "--hold-engine"], "which the real SDK does not tell"),
         (["--host", "http://127.0.0.1:9"], "No server can be reached at http://127.0.0.1:9"),
         (["--threshold", "futur_p99 < 60s"], "did you mean future_p99?"),
         (["--threshold", "rss_peak < 9GB", "--observe", "none"], "nothing is observed"),
@@ -208,6 +225,7 @@ def test_mistakes_are_one_sentence_and_nothing_starts(
     assert code == 2
     assert sentence.format(**words) in printed
     assert "Traceback" not in printed
+    assert not (tmp_path / "run").exists()
 
 
 def under_way(run_dir: Path) -> bool:
@@ -270,6 +288,25 @@ def test_a_server_that_dies_cuts_the_run(tmp_path: Path, free_port: Ports) -> No
     run = json.loads((run_dir / "run.json").read_text())
     assert run["run"]["verdict"] == "invalid"
     assert any("The server under test ended by signal 9" in reason for reason in run["run"]["reasons"])
+
+
+def test_somebody_elses_server_that_is_gone_ends_the_run(tmp_path: Path, free_port: Ports) -> None:
+    run_dir = tmp_path / "run"
+    with stack(free_port(), server_port := free_port(), "lean", "fixed:50ms") as url:
+        (server,) = [child for child in psutil.Process().children() if str(server_port) in child.cmdline()]
+        args = ["--host", url, "--requests", "100000", "--outstanding", "50", "--max-tokens", "32"]
+        with (tmp_path / "printed").open("w") as printed:
+            locust = subprocess.Popen(command(run_dir, *args, "--target-timeout", "3s"), stderr=printed, cwd=tmp_path)
+        try:
+            wait_for(lambda: under_way(run_dir), within_s=60)
+            server.kill()
+            assert locust.wait(90) == 3, (tmp_path / "printed").read_text()
+        finally:
+            locust.kill()
+    run = json.loads((run_dir / "run.json").read_text())
+    assert any(f"The target is gone: every connection to {url} has failed" in text for text in run["run"]["reasons"])
+    assert 0 < run["futures"]["delivered"] == run["futures"]["verified"]
+    assert run["futures"]["abandoned"] > 0
 
 
 @pytest.fixture

@@ -270,3 +270,21 @@ def test_local_ports() -> None:
     foreign = settings("--source-addresses", "192.0.2.7", host="http://192.0.2.1:9000")
     with pytest.raises(preflight.PreflightError, match=r"^No connection can come from 192\.0\.2\.7: Cannot assign"):
         preflight.check_ports_of_clients(foreign, None)
+
+
+@pytest.mark.parametrize(
+    ("client", "percent"), [("load", 0), ("sdk", 2), ("sdk:1", 1), ("sdk:07", 7), ("sdk:100", 100)]
+)
+def test_the_share_of_the_real_sdk(client: str, percent: int) -> None:
+    assert settings("--client", client).real_sdk_percent == percent
+
+
+@pytest.mark.parametrize("client", ["", "sdk:", "sdk:0", "sdk:101", "sdk:2%", "sdk:-1", "sdk:٣", "tinker", "load:5"])
+def test_no_share_of_the_real_sdk(client: str) -> None:
+    with pytest.raises(SettingsError, match=r"--client should be load, sdk or sdk:PERCENT"):
+        settings("--client", client)
+
+
+def test_the_real_sdk_speaks_its_own_protocol_only() -> None:
+    with pytest.raises(SettingsError, match="--protocol operations is another"):
+        settings("--client", "sdk", "--protocol", "operations", host="http://127.0.0.1:9")

@@ -173,3 +173,49 @@ def test_an_idle_connection_that_the_server_closed_is_not_used() -> None:
     """)
     assert replies == [[200, "text/plain", "hi"]] * 3
     assert connections == 3
+
+
+def test_a_target_is_gone_while_nothing_but_failures_comes() -> None:
+    """Neither an answer nor an own time-out leaves it so; what this process itself runs out of says nothing of it."""
+    found = in_child(
+        """
+        import errno
+        from locustfiles import transport as module
+
+        mode = "answer"
+
+        def handle(sock, _):
+            request = read_request(sock.makefile("rb"))
+            if mode == "answer":
+                sock.sendall(OK)
+            elif mode == "hold":
+                gevent.sleep(60)
+            sock.close()
+
+        clock = 100.0
+        module.time = type("Clock", (), {"monotonic": staticmethod(lambda: clock)})
+        transport = Transport(serve(handle), connections=2, headers={})
+        found = []
+        for mode, clock, timeout_s in [
+            ("answer", 100.0, 20.0), ("close", 101.0, 20.0), ("close", 131.0, 20.0), ("hold", 140.0, 0.2),
+            ("close", 150.0, 20.0), ("close", 170.0, 20.0), ("answer", 180.0, 20.0), ("close", 190.0, 20.0),
+            ("close", 200.0, 20.0),
+        ]:
+            what = outcome(lambda: post(transport, timeout_s))[0]
+            found.append([what, transport.failing_for_s])
+
+        def no_files(*_):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        transport._pool.get_socket = no_files
+        clock = 900.0
+        found.append([outcome(lambda: post(transport))[0], transport.failing_for_s])
+        print(json.dumps(found))
+        """
+    )
+    failed = "ConnectionFailedError"
+    assert found == [
+        [200, 0.0], [failed, 0.0], [failed, 30.0], ["TimedOutError", 0.0],
+        [failed, 0.0], [failed, 20.0], [200, 0.0], [failed, 0.0],
+        [failed, 10.0], [failed, 10.0],
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""The real ``tinker`` SDK as a second client: a correctness sample beside the load, in a process of its own."""
