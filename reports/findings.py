@@ -92,12 +92,19 @@ def sentence(found: QuantityFindings, finding: Finding, plan: Plan) -> str:
     medians = f"{found.text(paired.median)} beside {found.text(paired.baseline_median)}"
     if paired.finding == "not detectable":
         return f"{found.name}: no difference between {finding.arm} and {plan.baseline} can be detected ({medians})."
+    return (
+        f"{found.name} of {finding.arm} is {_change(paired, plan.baseline)}: {medians}; better in {paired.won} of "
+        f"{paired.rounds} rounds."
+    )
+
+
+def _change(paired: Paired, baseline: str) -> str:
+    """By how many percent, or where that is twice as much or more, how many times as much."""
+    if paired.ratio >= 2:
+        low, high = paired.interval
+        return f"{paired.ratio:.1f} times that of {baseline} (95 % interval {low:.1f} to {high:.1f})"
     low, high = (100 * (1 - end) for end in reversed(paired.interval))
-    change = f"{paired.reduction_percent:.1f} % lower"
     if paired.finding == "higher":
         low, high = -high, -low
-        change = f"{-paired.reduction_percent:.1f} % higher"
-    return (
-        f"{found.name} of {finding.arm} is {change} than of {plan.baseline} (95 % interval {low:.1f} to {high:.1f} %): "
-        f"{medians}; better in {paired.won} of {paired.rounds} rounds."
-    )
+    percent = abs(paired.reduction_percent)
+    return f"{percent:.1f} % {paired.finding} than of {baseline} (95 % interval {low:.1f} to {high:.1f} %)"

@@ -53,6 +53,23 @@ def test_the_noise_floor_is_that_of_the_arm_which_runs_twice(tmp_path: Path) -> 
     assert found.floor == pytest.approx((1.1, 1.1))
 
 
+@pytest.mark.parametrize(
+    ("arm", "words"),
+    [
+        (5.0, "cost of b is 50.0 % lower than of a (95 % interval 50.0 to 50.0 %): 5 beside 10; better in 3 of 3"),
+        (19.0, "cost of b is 90.0 % higher than of a (95 % interval 90.0 to 90.0 %): 19 beside 10; better in 0 of 3"),
+        (225.0, "cost of b is 22.5 times that of a (95 % interval 22.5 to 22.5): 225 beside 10; better in 0 of 3"),
+        (10.0, "cost: no difference between b and a can be detected (10 beside 10)."),
+    ],
+)
+def test_findings_in_words(tmp_path: Path, arm: float, words: str) -> None:
+    asked = plan(tmp_path / "log")
+    figures = {"a": {"cost": 10.0}, "a" + AGAIN: {"cost": 10.0}, "b": {"cost": arm}}
+    rounds = [Round(number=number, started_utc="", order=list(figures), figures=figures) for number in (1, 2, 3)]
+    (found,) = findings(asked, rounds)
+    assert words in sentence(found, found.findings[0], asked)
+
+
 def test_the_order_is_shuffled_but_the_same_each_time(tmp_path: Path) -> None:
     asked = plan(tmp_path / "log")
     orders = [asked.order(number) for number in range(20)]
