@@ -36,7 +36,8 @@ class FuturesUser(User):
 
     @task
     def follow_futures(self) -> None:
-        if not self._client.open() or not (self._real_sdk is None or self._real_sdk.open()):
+        opened = not self._run.finished and self._client.open()  # a run may end before its users begin
+        if not opened or not (self._real_sdk is None or self._real_sdk.open()):
             raise StopUser
         while True:
             self._futures.wait_available()
