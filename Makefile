@@ -67,13 +67,13 @@ test: $(VENV)/dev
 	$(BIN)/python -m pytest
 
 # The two result paths of the server in nine paired rounds, some 20 minutes, and how long it should hold a poll, in an hour;
-# QUICK=1: four rounds of 128 results each, and of polls with all times a tenth, in ten minutes.
+# QUICK=1: three rounds of 96 results each, and three of polls with all times a twentieth, either in five minutes.
 # An interrupted bench goes on where it was; remove experiments/ for a new one.
 QUICK ?=
 bench: $(VENV)/runtime
 	@for profile in seed-equivalent full; do \
 		$(BIN)/python -m reports experiment locustfiles/experiments/result-path-$$profile.toml \
-			$(if $(QUICK),--out experiments/quick-result-path-$$profile --rounds 4 --args '--requests 128') || exit; \
+			$(if $(QUICK),--out experiments/quick-result-path-$$profile --rounds 3 --args '--requests 96') || exit; \
 	done
 	@$(BIN)/python -m reports experiment locustfiles/experiments/poll-hold$(if $(QUICK),-quick).toml
 

@@ -18,16 +18,12 @@ ADMIN_TIMEOUT_S = 30.0
 
 
 def check_options(settings: Settings) -> None:
-    """Let the programs that a run starts look at their options beforehand. Raises ProcessError."""
+    """Let the programs that a run starts look beforehand at what only they understand. Raises ProcessError."""
     if settings.engine is None or settings.server is None:
         return
-    checks = [
-        (name, check_of(module, args))
-        for name, module, args in (
-            (ENGINE, "mockengine", _engine_args(settings.engine)),
-            (SERVER, "server_under_test", _server_args(settings.server, settings.engine)),
-        )
-    ]
+    checks = [(ENGINE, check_of("mockengine", _engine_args(settings.engine)))]
+    if settings.server.extra_args:
+        checks.append((SERVER, check_of("server_under_test", _server_args(settings.server, settings.engine))))
     for name, check in checks:
         if (mistake := mistake_found(check)) is not None:
             raise ProcessError(f"The {name} refuses its options: {mistake}")
