@@ -43,9 +43,10 @@ _DOWNLOADS = {
     "junit.xml": "Download the soak's junit.xml",
     "summary.md": "Download the soak's summary.md",
 }
-# Added to Locust's page, whose tables take no links, and whose labels are too short for our explanations.
+# Added to Locust's page, whose tables take no links, and whose form has no groups and no room for our explanations.
 _ADDITION = (
-    '<link rel="stylesheet" href="./soak/static/locust.css"><a id="soak-live" href="./soak/live">Live charts</a>'
+    '<link rel="stylesheet" href="./soak/static/locust.css"><style>{headings}</style>'
+    '<a id="soak-live" href="./soak/live">Live charts</a>'
 )
 # Nothing comes from another host, whatever a page may be made to show.
 _LIVE_POLICY = "default-src 'self'; img-src data:; style-src 'self' 'unsafe-inline'"
@@ -106,8 +107,9 @@ class SoakPages:
         self._ui = cast(WebUI, environment.web_ui)
         self._options = cast(argparse.Namespace, environment.parsed_options)
         parser = get_parser()
-        self._titles = form.groups(parser)
+        self._groups = form.groups(parser)
         in_form = ui_extra_args_dict()  # without Locust's own options, of which the form has those it treats itself
+        self._addition = _ADDITION.format(headings=form.headings(in_form, self._groups))
         self._actions = [action for name, action in parser.args_included_in_web_ui.items() if name in in_form]
         self._on_command_line = dict(vars(self._options))
         self.said_in_form: list[str] = []  # the latest form, as far as it differs from the command line
@@ -138,7 +140,7 @@ class SoakPages:
         def update_and_explain() -> None:
             update()  # type: ignore[no-untyped-call]
             arguments = self._ui.template_args
-            arguments["extra_options"] = form.explained(arguments["extra_options"], self._titles)
+            arguments["extra_options"] = form.explained(arguments["extra_options"], self._groups)
             arguments["missing_host_warning"] = False  # without a host, a run starts a server of its own
 
         # Otherwise the form has the options by their names, which tears the groups apart.
@@ -152,7 +154,7 @@ class SoakPages:
     def _index(self, locusts: View) -> View:
         def index() -> Any:
             page = locusts()
-            return page.replace("</body>", f"{_ADDITION}</body>") if isinstance(page, str) else page
+            return page.replace("</body>", f"{self._addition}</body>") if isinstance(page, str) else page
 
         return index
 

@@ -63,18 +63,38 @@ def test_secrets_are_neither_shown_nor_repeated_and_stay_when_left_empty() -> No
     key = parser.add_argument("--key", default="hunter2")
     key.include_in_web_ui = key.is_secret = True  # type: ignore[attr-defined]
     shown = {"key": {"default_value": "hunter2", "is_secret": True, "help_text": None}}
-    assert "hunter2" not in str(form.explained(shown, {}))
+    assert "hunter2" not in str(form.explained(shown, []))
     assert form.typed(actions(parser), {"key": ""}) == {}
     assert form.typed(actions(parser), {"key": "other"}) == {"key": "other"}
     assert form.as_arguments(actions(parser), {"key": "other"}, {"key": "hunter2"}) == []
 
 
-def test_each_option_is_explained_after_its_group(parser: argparse.ArgumentParser) -> None:
-    option = {"default_value": "tinker", "is_secret": False, "help_text": "which"}
-    shown = form.explained({"protocol": option, "slots": option}, form.groups(parser))
-    assert shown["protocol"]["help_text"] == "load: which"
+def described(default: Any) -> dict[str, Any]:
+    """An option as Locust describes it."""
+    return {"default_value": default, "is_secret": False, "help_text": "which", "choices": None}
+
+
+def test_fields_stand_in_groups_with_units_and_choices(parser: argparse.ArgumentParser) -> None:
+    theirs = {"their_own": described(3), "slots": described(8), "protocol": described("tinker"), "drain": described(90.0)}
+    shown = form.explained(theirs, form.groups(parser))
+    assert list(shown) == ["protocol", "drain", "slots", "their_own"]
     assert shown["protocol"]["choices"] == ["tinker", "tinker-sessions", "respond-async", "operations"]
-    assert shown["slots"]["help_text"] == "mock engine: which"
+    assert shown["drain"]["default_value"] == "90s"
+    assert shown["slots"] == theirs["slots"]
+
+
+def test_a_protocol_of_ones_own_is_among_the_choices(parser: argparse.ArgumentParser) -> None:
+    shown = form.explained({"protocol": described("mine:Protocol")}, form.groups(parser))
+    assert shown["protocol"]["choices"][-1] == "mine:Protocol"
+
+
+def test_the_first_field_of_each_group_has_its_title(parser: argparse.ArgumentParser) -> None:
+    options = {action.dest for action in actions(parser)}
+    rules = form.headings(options, form.groups(parser)).splitlines()
+    assert [rule.partition('[name="')[2].partition('"')[0] for rule in rules] == [
+        *("requests", "maxTokens", "protocol", "runName", "enginePort", "serverPort")
+    ]
+    assert '--title: "Mock engine (not with --host)"; --about: "Stands behind the server' in rules[4]
 
 
 def test_the_form_as_a_command_line_means_the_same(parser: argparse.ArgumentParser) -> None:
