@@ -6,6 +6,7 @@ Locust's own treatment of a form leaves numbers as text where the default is non
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,6 +27,9 @@ _CHOICES: dict[str, list[str]] = {
     "body_profile": list(PROFILES),
 }
 _TRUTH = {"true": True, "false": False}
+LONGEST = 1000  # characters of a field
+# As Locust reads it, but for no time at all, and more of it than its numbers hold.
+_RUN_TIME = re.compile(r"(?=.*[1-9])([0-9]{1,8}|([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,8}s)?)")
 
 
 class FormError(Exception):
@@ -107,6 +111,18 @@ def typed(actions: Iterable[argparse.Action], form: Mapping[str, str]) -> dict[s
     return values
 
 
+def locusts_own(form: Mapping[str, str]) -> dict[str, Any]:
+    """Option -> its value, for those fields of Locust's that a run depends on. Raises FormError."""
+    users = _checked("Number of users", form.get("user_count", "").strip())
+    if not re.fullmatch("[0-9]{1,9}", users) or int(users) < 1:
+        raise FormError(f"Number of users should be a whole number of at least 1, found '{users}'.")
+    run_time = _checked("Run time", form.get("run_time", "").strip())
+    if run_time and not _RUN_TIME.fullmatch(run_time):
+        raise FormError(f"Run time should look like 20, 20s, 3m, 2h or 1h20m, found '{run_time}'.")
+    host = _checked("Host", form.get("host", "").strip())
+    return {"num_users": int(users), "host": host or None} | ({} if run_time else {"run_time": None})
+
+
 def as_arguments(actions: Iterable[argparse.Action], values: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     """The command line's words for those values that are not what they were before. Secrets are left out.
 
@@ -121,10 +137,17 @@ def as_arguments(actions: Iterable[argparse.Action], values: Mapping[str, Any], 
     return words
 
 
+def _checked(what: str, text: str) -> str:
+    if len(text) > LONGEST:
+        raise FormError(f"{what} should have {LONGEST:,} characters at most, found {len(text):,}.")
+    if not text.isprintable():
+        raise FormError(f"{what} should have no control characters, found {text!r}.")
+    return text
+
+
 def _typed(action: argparse.Action, text: str) -> Any:
     option = action.option_strings[-1]
-    if not text.isprintable():
-        raise FormError(f"{option} should have no control characters, found {text!r}.")
+    _checked(option, text)
     if action.nargs == 0:  # a switch
         if text not in _TRUTH:
             raise FormError(f"{option} should be true or false, found '{text}'.")

@@ -208,24 +208,19 @@ class SoakPages:
         if runner is not None and runner.state not in (STATE_INIT, STATE_STOPPED):
             return "A run is under way, and what it was asked to do is fixed. Stop it, and wait until it has ended."
         fields = request.form
-        users = fields.get("user_count", "")
-        if not re.fullmatch("[0-9]{1,9}", users) or int(users) < 1:
-            return f"Number of users should be a whole number of at least 1, found '{users}'."
         try:
-            values = form.typed(self._actions, fields)
+            own = form.locusts_own(fields)
+            values = form.typed(self._actions, fields) | own
         except form.FormError as error:
             return str(error)
-        values |= {"num_users": int(users), "host": fields.get("host") or None}
-        if not fields.get("run_time"):
-            values["run_time"] = None  # Locust would keep that of the run before
         sentence = self._refusal(argparse.Namespace(**(vars(self._options) | values)))
         if sentence is None:
             vars(self._options).update(values)
             self.said_in_form = form.as_arguments(self._actions, values, self._on_command_line)
-            also = {"--users": users, "--host": values["host"], "--run-time": fields.get("run_time")}
-            self.said_in_form += [word for option, text in also.items() if text for word in (option, text)]
-            own = {name: text for name, text in fields.items(multi=True) if name in form.LOCUSTS_OWN}
-            request.form = ImmutableMultiDict(own)
+            also = {"--users": own["num_users"], "--host": own["host"], "--run-time": fields.get("run_time")}
+            self.said_in_form += [word for option, said in also.items() if said for word in (option, str(said))]
+            theirs = [(name, text) for name, text in fields.items(multi=True) if name in form.LOCUSTS_OWN]
+            request.form = ImmutableMultiDict(theirs)
         return sentence
 
     def _refused(self, sentence: str) -> Response:
@@ -309,7 +304,7 @@ class SoakPages:
                 return _json(faults_in_force(url))
             rules = msgspec.json.decode(request.get_data(), type=list[dict[str, Any]])
             now = set_faults(url, rules)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             return _json({"error": f"The request should be a list of faults: {error}."}, status=400)
         except EngineFaultsError as error:
             return _json({"error": str(error)}, status=400)
@@ -320,7 +315,8 @@ class SoakPages:
         """A file of a run, by the run's number, or of the latest one."""
         if number == "latest":
             number = str(len(self._runs))
-        run = self._runs[int(number) - 1] if number.isdecimal() and 1 <= int(number) <= len(self._runs) else None
+        known = re.fullmatch("[0-9]{1,9}", number) and 1 <= int(number) <= len(self._runs)
+        run = self._runs[int(number) - 1] if known else None
         if run is None:
             abort(_text(f"There is no such run yet: {formats.count(len(self._runs))} have been started here.", 404))
         path = find(run.folder, name)

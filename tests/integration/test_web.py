@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -146,19 +147,38 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
             ({"protocol": "grpc"}, "--protocol should be one of"),
             ({"outstanding": "999999"}, "--outstanding 999999 is more than 2 users"),
             ({"user_count": "0"}, "Number of users should be a whole number of at least 1, found '0'."),
-            ({"user_count": "9" * 5000}, "Number of users should be a whole number"),
+            ({"user_count": "9" * 5000}, "Number of users should have 1,000 characters at most, found 5,000."),
+            ({"user_count": "NaN"}, "Number of users should be a whole number of at least 1, found 'NaN'."),
+            ({"requests": "9" * 30}, "--requests should be at most"),
+            ({"seed": "-1"}, "--seed should be at least 0, found -1."),
+            ({"drain": "9" * 400 + "h"}, "at most a year"),
+            ({"model": "x" * 100_000}, "--model should have 1,000 characters at most, found 100,000."),
+            ({"body_profile": "<script>"}, "found '<script>'."),
+            ({"run_dir": "x" * 900}, "can't be made: File name too long"),
+            ({"unknown": "x", "requests": "-5"}, "--requests should be at least 1, found -5."),
+            ({"spawn_rate": "nan"}, "spawn_rate"),
             ({"run_name": "../../elsewhere"}, "--run-name is part of a folder's name"),
             ({"spawn_rate": "fast"}, "spawn_rate"),
-            ({"run_time": "long"}, "run_time"),
+            ({"run_time": "long"}, "Run time should look like"),
+            ({"run_time": "0s"}, "Run time should look like"),
             ({"engine_args": "'"}, "--engine-args should be words as a shell takes them"),
             ({"engine_args": "--nonsense"}, "The mock engine did not start"),
             ({"engine_args": "--nonsense"}, "The mock engine did not start"),  # within the same second
             ({"host": "http://127.0.0.1:1"}, "No server can be reached at http://127.0.0.1:1"),
             ({"host": "nonsense"}, "--host should look like http://HOST:PORT, found 'nonsense'."),
+            ({"host": "http://["}, "--host should look like http://HOST:PORT, found 'http://['."),
+            ({"host": f"http://{'a' * 70}.example"}, "No server can be reached"),
         ):
             answer = start(url, **fields)
             assert answer["success"] is False, fields
             assert words in answer["message"]
+        for body in (b"", b"\xff\xfe=\x00&&&=", b"user_count=2", b'{"user_count": 2}'):  # fields are missing
+            status, text = get(f"{url}swarm", body)
+            assert (status, json.loads(text)["success"]) == (200, False), text
+        assert get(f"{url}swarm")[0] == 405
+        assert get(f"{url}soak/data", b"")[0] == 405
+        assert get(f"{url}soak/data?length=x&events=-{'9' * 30}")[0] == 200
+        assert get(f"{url}soak/runs/{'9' * 5000}/run.json")[0] == 404
         assert get(f"{url}soak/faults")[0] == 409  # no engine yet
         for path in ("swarm", "soak/faults"):  # Locust lets pages of other sites in
             assert get(url + path, FORM, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 403
@@ -166,7 +186,12 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
         defaults = {"engine_args": "", "drain": "1s", "outstanding": "60", "requests": "200000", "protocol": "tinker"}
         assert start(url, **defaults)["success"] is True
         assert "A run is under way" in start(url, user_count="3")["message"]
-        for body, words in ((b"nonsense", "list of faults"), (b'[{"kind": "nonsense"}]', "no fault of the kind")):
+        for body, words in (
+            (b"nonsense", "list of faults"),
+            (b"[" * 100_000, "list of faults"),
+            (b'[{"kind": "nonsense"}]', "no fault of the kind"),
+            (b'[{"kind": "http_500", "probability": -1}]', "probability should be a number of at least 0"),
+        ):
             status, text = get(f"{url}soak/faults", body)
             assert (status, words in text) == (400, True), text
         assert get(f"{url}stop", b"")[0] == 200
@@ -175,6 +200,17 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
         counts = document["futures"]
         assert counts["submitted"] == counts["verified"]  # it drained
         assert counts["abandoned"] == 0
+
+
+def test_of_two_starts_at_once_one_begins_a_run(tmp_path: Path, free_port: Ports) -> None:
+    with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url, ThreadPoolExecutor() as threads:
+        both = [threads.submit(start, url, run_name=name, drain="1s") for name in ("one", "other")]
+        answers_ = [one.result() for one in both]
+        assert sorted(answer["success"] for answer in answers_) == [False, True]
+        refusal = next(answer["message"] for answer in answers_ if not answer["success"])
+        assert refusal.startswith(("Another run is just being started", "A run is under way"))
+        assert len(list((tmp_path / "runs").iterdir())) == 1
+        assert get(f"{url}stop", b"")[0] == 200
 
 
 LOGIN = """
