@@ -24,7 +24,7 @@ from werkzeug.datastructures import ImmutableMultiDict
 
 from locustfiles.controller import Controller
 from locustfiles.web import form
-from locustfiles.web.faults import EngineFaultsError, described, faults_in_force, set_faults
+from locustfiles.web.faults import EngineFaultsError, FaultsInForce, described, faults_in_force, in_words, set_faults
 from locustfiles.web.files import find, listing
 from locustfiles.web.live import Figure, LiveRun
 from reports import formats
@@ -301,7 +301,7 @@ class SoakPages:
         url = run.live.settings.engine.url
         try:
             if request.method == "GET":
-                return _json(faults_in_force(url))
+                return _json(_shown(faults_in_force(url)))
             rules = msgspec.json.decode(request.get_data(), type=list[dict[str, Any]])
             now = set_faults(url, rules)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -309,7 +309,7 @@ class SoakPages:
         except EngineFaultsError as error:
             return _json({"error": str(error)}, status=400)
         run.controller.note_event("fault", described(now.faults))
-        return _json(now)
+        return _json(_shown(now))
 
     def _file(self, number: str, name: str) -> Response:
         """A file of a run, by the run's number, or of the latest one."""
@@ -339,6 +339,11 @@ def _from_elsewhere() -> bool:
     headers = request.headers
     link = request.method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
     return headers.get("Sec-Fetch-Site") == "cross-site" and not link
+
+
+def _shown(faults: FaultsInForce) -> dict[str, Any]:
+    """words: each rule as people read it."""
+    return msgspec.structs.asdict(faults) | {"words": [in_words(rule) for rule in faults.faults]}
 
 
 def _json(content: Any, status: int = 200) -> Response:

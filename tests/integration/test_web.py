@@ -291,7 +291,7 @@ def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
         expect(live.locator("#fault-error")).to_contain_text("every should be a number")
         live.locator("#fault-more").fill("every=2 after=0s")
         live.get_by_role("button", name="Switch on").click()
-        expect(live.locator("#event-list")).to_contain_text("http_500 (probability 0.5, every 2")
+        expect(live.locator("#event-list")).to_contain_text("http_500 (50 % of requests, one request in 2")
         live.wait_for_function("() => series.failed.at(-1) > 0")
         live.get_by_role("button", name="Switch off http_500").click()
         expect(live.locator("#event-list")).to_contain_text("switched off")
@@ -311,6 +311,6 @@ def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
         assert [event["kind"] for event in run["facts"]["events"]] == ["fault", "fault", "drain"]
         page.get_by_text("Open the soak's report").click()
         expect(page.get_by_role("heading", name="Events")).to_be_visible()
-        expect(page.get_by_text("http_500 (probability 0.5")).to_be_visible()
+        expect(page.get_by_text("http_500 (50 % of requests")).to_be_visible()
         assert not errors
         assert not elsewhere

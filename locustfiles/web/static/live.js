@@ -252,14 +252,12 @@ function showFaults() {
   if (!select.options.length) select.append(...Object.keys(faults.kinds).map((kind) => element("option", kind)));
   get("fault-effect").textContent = faults.kinds[select.value].replaceAll("`", "");
   get("faults-on").replaceChildren(
-    ...faults.faults.map((rule, at) => {
-      const { kind, ...parameters } = rule;
-      const words = Object.entries(parameters).map(([name, value]) => `${name} ${value}`);
+    ...faults.faults.map(({ kind }, at) => {
       const item = element("li", "");
       const off = element("button", "Off");
       off.setAttribute("aria-label", `Switch off ${kind}`);
       off.addEventListener("click", () => switchFaults(faults.faults.filter((_, other) => other !== at)));
-      item.append(off, `${[kind, ...words].join(", ")}: injected ${number(faults.injected[kind] || 0)} times`);
+      item.append(off, `${faults.words[at]}: injected ${number(faults.injected[kind] || 0)} times`);
       return item;
     }),
   );
