@@ -33,10 +33,15 @@ RUNS = Path("runs")
 
 
 class Tick(NamedTuple):
-    """What is known of a run once a second. resource: the observer's latest sample; None before its first."""
+    """What is known of a run once a second.
+
+    reported_s: when the workers said it, on average, of the monotonic clock. resource: the observer's latest sample;
+    None before its first.
+    """
 
     previous: TimelineRow | None
     row: TimelineRow
+    reported_s: float
     resource: ResourceRow | None
     reports: Collection[WorkerReport]
 
@@ -159,7 +164,7 @@ class Controller:
                 for sentence in restarts.seen(resource) if resource else ():
                     self.note_event("restart", sentence)
                 if self._show is not None:
-                    self._show(Tick(previous, row, resource, self._reports.values()))
+                    self._show(Tick(previous, row, self._reported_s(), resource, self._reports.values()))
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
                     self._checkpoint()
                 if self._engine_held and facts.all_accepted(totals, self._settings):
@@ -201,6 +206,11 @@ class Controller:
 
     def _all_workers_finished(self) -> bool:
         return not self._unfinished()
+
+    def _reported_s(self) -> float:
+        """Of those workers that still report; now, when there are none."""
+        heard_s = [self._heard_s[worker] for worker in self._unfinished()]
+        return sum(heard_s) / len(heard_s) if heard_s else time.monotonic()
 
     def _silent(self, worker: int) -> bool:
         return time.monotonic() - self._heard_s[worker] > self._settings.worker_timeout_s
