@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from locustfiles.measures import Totals, WorkerReport, given_up, merged_histogra
 from locustfiles.processes import ProcessError, kill_fork
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
+from reports import formats
 from reports.aborting import stopped_by
 from reports.conclude import conclude
 from reports.restarts import RestartWatch
@@ -87,6 +89,7 @@ class Controller:
         self._engine_held = settings.hold_engine
         self._hurry = Event()
         self._ending = self._finishing = False
+        self._drains_until_s = self._settles_until_s = -math.inf
         self._drained = Event()
         self._document: AsyncResult[RunDocument] = AsyncResult()
         self._started_s = self._made_s = time.monotonic()
@@ -107,6 +110,22 @@ class Controller:
     def draining(self) -> bool:
         """Whether the run has been told to end and has no verdict yet."""
         return self._finishing and self.document is None
+
+    @property
+    def waits_for(self) -> str:
+        """What keeps a run that has been told to end from its verdict, a sentence or two; empty when nothing does."""
+        if not self.draining:
+            return ""
+        now_s = time.monotonic()
+        outstanding = self._totals().outstanding
+        if now_s < self._drains_until_s and outstanding:
+            return (
+                f"Draining: {formats.count(outstanding)} futures are left, for up to "
+                f"{formats.duration(self._drains_until_s - now_s)}. Stop once more to abandon them."
+            )
+        if now_s < self._settles_until_s:
+            return f"The target is watched for {formats.duration(self._settles_until_s - now_s)} more."
+        return "The reports are being written."
 
     @property
     def started_s(self) -> float:
@@ -185,10 +204,10 @@ class Controller:
             self._end_test()
 
     def _release_engine(self, totals: Totals) -> None:
+        self._engine_held = False
         self._notes.append(facts.held_note(totals, time.monotonic() - self._started_s, self.folder.resources()))
         self._stack.release_engine()
         self.note_event("engine", "The engine was let go.")
-        self._engine_held = False
 
     def _over(self) -> bool:
         """Whether nothing more is to come; when that is before its time, the reason is kept."""
@@ -292,10 +311,16 @@ class Controller:
         """Wait until every worker has finished, timeout_s and a little at most; a second Ctrl-C ends the wait."""
         if not self._all_workers_finished():
             self.note_event("drain", "The run was told to end, and drains.")
+        self._drains_until_s = time.monotonic() + timeout_s
         self._begin_drain(timeout_s)
         try:
+            if self._engine_held and timeout_s:  # or nothing that is outstanding could end
+                self._release_engine(self._totals())
             self._wait_for_workers(timeout_s + LAST_REPORTS_WITHIN_S)
         except KeyboardInterrupt:
+            self._hurry.set()
+        except ProcessError as error:
+            self._cut_reason = str(error)
             self._hurry.set()
         if self._hurry.is_set():
             self._begin_drain(0.0)
@@ -304,6 +329,7 @@ class Controller:
 
     def _settle(self) -> None:
         """Let the observer see what the target gives back when it has nothing more to do; Ctrl-C ends the wait."""
+        self._settles_until_s = time.monotonic() + self._settings.settle_s
         with contextlib.suppress(KeyboardInterrupt):
             self._hurry.wait(self._settings.settle_s)
 

@@ -81,8 +81,9 @@ class Run(NamedTuple):
 
     @property
     def reasons(self) -> str:
+        """Of the verdict; before there is one, what it waits for."""
         document = self.controller.document
-        return " ".join(document.run.reasons) if document else ""
+        return " ".join(document.run.reasons) if document else self.controller.waits_for
 
 
 class SoakPages:
@@ -278,6 +279,7 @@ class SoakPages:
                         "number": number,
                         "name": one.folder.name,
                         "state": one.state,
+                        "over": one.over,
                         "reasons": one.reasons,
                         "files": self._files(one),
                     }

@@ -202,6 +202,35 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
         assert counts["abandoned"] == 0
 
 
+def held(url: str) -> int:
+    """Futures that are outstanding, in a run that has delivered none yet."""
+    series = json.loads(get(f"{url}soak/data")[1])["series"]
+    assert not any(series["delivered"])
+    return int(series["outstanding"][-1])
+
+
+def test_a_stop_lets_a_held_engine_go(tmp_path: Path, free_port: Ports) -> None:
+    with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url:
+        assert start(url, hold_engine="true", arrivals="constant:10", outstanding="5000", in_flight="2500")["success"]
+        wait_for(lambda: held(url) > 0)
+        assert get(f"{url}stop", b"")[0] == 200
+        run = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
+        assert run["futures"]["submitted"] == run["futures"]["verified"] > 0
+        assert [event["kind"] for event in run["facts"]["events"]] == ["drain", "engine"]
+
+
+def test_a_drain_says_what_it_waits_for_and_a_second_stop_ends_it(tmp_path: Path, free_port: Ports) -> None:
+    with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url, ThreadPoolExecutor() as threads:
+        assert start(url, service_time="fixed:900s", drain="30m", outstanding="7")["success"]
+        wait_for(lambda: held(url) == 7)
+        first = threads.submit(get, f"{url}stop", b"")
+        wait_for(lambda: latest(url)["state"] == "draining")
+        assert latest(url)["reasons"].startswith("Draining: 7 futures are left, for up to ")
+        assert get(f"{url}stop", b"")[0] == first.result()[0] == 200
+        run = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
+        assert run["futures"]["abandoned"] == 7
+
+
 def test_of_two_starts_at_once_one_begins_a_run(tmp_path: Path, free_port: Ports) -> None:
     with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url, ThreadPoolExecutor() as threads:
         both = [threads.submit(start, url, run_name=name, drain="1s") for name in ("one", "other")]
@@ -293,6 +322,7 @@ def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
         live.get_by_role("button", name="Switch on").click()
         expect(live.locator("#event-list")).to_contain_text("http_500 (50 % of requests, one request in 2")
         live.wait_for_function("() => series.failed.at(-1) > 0")
+        expect(live.locator("#state")).to_contain_text("failed or lost")
         live.get_by_role("button", name="Switch off http_500").click()
         expect(live.locator("#event-list")).to_contain_text("switched off")
         for width in (1280, 400):

@@ -207,8 +207,9 @@ function showRuns(runs) {
   const latest = runs.at(-1);
   get("name").textContent = latest.name;
   document.title = `${latest.state}: ${latest.name}`;
-  get("state").textContent = latest.state;
-  get("state").className = `state ${latest.state}`;
+  const bad = latest.over ? 0 : (series.failed.at(-1) || 0) + (series.lost.at(-1) || 0);
+  get("state").textContent = bad ? `${latest.state}, ${number(bad)} failed or lost` : latest.state;
+  get("state").className = `state ${latest.state}${bad ? " bad" : ""}`;
   get("reasons").textContent = latest.reasons;
   get("reasons").hidden = !latest.reasons;
   get("report").hidden = !latest.files.includes("report.html");
