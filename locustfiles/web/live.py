@@ -40,11 +40,7 @@ class LiveRun:
         self._settings = settings
         self._run_time_s = run_time_s
         self._target = facts.target(settings)
-        self.history = History()
-        self._rows: deque[TimelineRow] = deque()
-        self._kept: deque[TimelineRow] = deque()
-        self._resources: deque[ResourceRow] = deque()
-        self._latencies = RecentPercentiles(_PERCENTILES)
+        self.forget()
         self._idle_bytes: int | None = None
         self._started_s: float | None = None
         self._retention_bytes: float | None = None
@@ -72,8 +68,12 @@ class LiveRun:
         self.history.add(self._sample(tick))
 
     def forget(self) -> None:
-        """Another run is what people watch from now on."""
+        """Let go of what only watching needs: another run is what people watch from now on."""
         self.history = History()
+        self._rows: deque[TimelineRow] = deque()
+        self._kept: deque[TimelineRow] = deque()
+        self._resources: deque[ResourceRow] = deque()
+        self._latencies = RecentPercentiles(_PERCENTILES)
 
     def _kept_s(self) -> float:
         return (self._target.retrieved_ttl_s or 0.0) + (self._target.sweep_interval_s or 0.0)
