@@ -182,8 +182,7 @@ class Controller:
                 resource = self.folder.last_resource()
                 for sentence in restarts.seen(resource) if resource else ():
                     self.note_event("restart", sentence)
-                if self._show is not None:
-                    self._show(Tick(previous, row, self._reported_s(), resource, self._reports.values()))
+                self._show_row(previous, row, resource)
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
                     self._checkpoint()
                 if self._engine_held and facts.all_accepted(totals, self._settings):
@@ -192,7 +191,13 @@ class Controller:
                     self._end_test()
                 previous = row
                 ticks += 1
-            timeline.write(facts.timeline_row(self._totals(), time.monotonic(), time.time()))
+            row = facts.timeline_row(self._totals(), time.monotonic(), time.time())
+            timeline.write(row)
+            self._show_row(previous, row, self.folder.last_resource())
+
+    def _show_row(self, previous: TimelineRow | None, row: TimelineRow, resource: ResourceRow | None) -> None:
+        if self._show is not None:
+            self._show(Tick(previous, row, self._reported_s(), resource, self._reports.values()))
 
     def _checkpoint(self) -> None:
         now = self._facts(None)

@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,23 @@ def web_ui(cwd: Path, ports: Ports, *args: str, locustfile: Path = ROOT / "locus
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+
+
+@contextmanager
+def workers(cwd: Path, master_port: str, count: int) -> Iterator[None]:
+    """Load processes that were started apart from their master."""
+    command = [str(Path(sys.executable).with_name("locust")), "-f", str(ROOT / "locustfiles/soak.py"), "--worker"]
+    with (cwd / "workers.log").open("wb") as log:
+        started = [
+            subprocess.Popen([*command, "--master-port", master_port], cwd=cwd, stdout=log, stderr=log)
+            for _ in range(count)
+        ]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait(30)
 
 
 def answers(url: str) -> bool:
@@ -136,6 +153,45 @@ def test_each_start_has_a_run_folder_and_reset_leaves_the_ledger_alone(
         for name in ("../locust.log", "%2e%2e/locust.log", "logs/../run.json", "nothing"):
             assert get(f"{url}soak/runs/1/{name}")[0] == 404
         assert get(f"{url}soak/runs/3/run.json")[0] == get(f"{url}soak/runs/x/run.json")[0] == 404
+
+
+def newest(url: str, name: str) -> int:
+    """The latest value of one of the live page's series."""
+    series = json.loads(get(f"{url}soak/data")[1])["series"]
+    return int(series[name][-1]) if series and series[name] else 0
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_faults_and_stop_reach_every_worker_in_one_run_after_the_other(
+    tmp_path: Path, free_port: Ports, apart: bool
+) -> None:
+    port = str(free_port())
+    args = ["--master", "--expect-workers", "2", "--master-bind-port", port] if apart else two_processes(free_port)
+    with (
+        web_ui(tmp_path, free_port, *small(free_port, 200_000), *args) as url,
+        workers(tmp_path, port, 2) if apart else nullcontext(),
+    ):
+        wait_for(lambda: json.loads(get(f"{url}worker-count")[1])["worker_count"] == 2)
+        for number in (1, 2):
+            assert start(url, drain="30s")["success"]
+            wait_for(lambda: newest(url, "delivered") > 0)
+            assert get(f"{url}soak/faults", b'[{"kind": "http_500", "probability": 0.5}]')[0] == 200
+            wait_for(lambda: newest(url, "failed") > 0)
+            assert get(f"{url}soak/faults", b"[]")[0] == 200
+            assert get(f"{url}stats/reset", b"") == (200, "ok")
+            assert get(f"{url}stop", b"")[0] == 200
+            wait_for(lambda: ended(url), 60)
+            run = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
+            futures, [injected] = run["futures"], run["facts"]["injected"]
+            assert latest(url)["number"] == number
+            assert len(run["facts"]["workers"]) == 2
+            assert futures["submitted"] == futures["delivered"] + futures["failed"]
+            assert futures["failed"] == injected["count"] > 0
+            assert futures["delivered"] == futures["verified"]
+            assert {name: newest(url, name) for name in ("delivered", "failed")} == {
+                name: futures[name] for name in ("delivered", "failed")
+            }
+            assert [event["kind"] for event in run["facts"]["events"]] == ["fault", "fault", "drain"]
 
 
 def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port: Ports) -> None:
