@@ -90,7 +90,7 @@ class RunHooks:
     def _check_options(self) -> None:
         """Refuse what can't be done before anything starts, and say how many users it takes if nobody said it."""
         options = self._options
-        sentence = _refusal(options)
+        sentence = _refusal(options) or (_web_refusal(options) if self._environment.web_ui is not None else None)
         if sentence is not None:
             print(f"locust: error: {sentence}", file=sys.stderr)
             sys.exit(EXIT_USAGE)
@@ -265,6 +265,15 @@ def _refusal(options: argparse.Namespace) -> str | None:
     try:
         preflight.check(settings_from(options))
     except _UserErrors as error:
+        return str(error)
+    return None
+
+
+def _web_refusal(options: argparse.Namespace) -> str | None:
+    """Why the web UI can't be served; Locust itself would end with a traceback."""
+    try:
+        preflight.check_web_port(options.web_host, options.web_port)
+    except preflight.PreflightError as error:
         return str(error)
     return None
 

@@ -137,11 +137,16 @@ def _check_reachable(url: str) -> None:
         raise PreflightError(f"No server can be reached at {url}: {why}. Start it, or correct --host.") from error
 
 
-def _check_port_free(port: int, option: str) -> None:
-    with socket.socket() as probe:
+def check_web_port(host: str, port: int) -> None:
+    """host: as Locust takes --web-host, empty for all addresses. Raises PreflightError."""
+    _check_port_free(port, "--web-port", "" if host == "*" else host)
+
+
+def _check_port_free(port: int, option: str, host: str = "127.0.0.1") -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError as error:
             why = (
                 "is taken by another program" if error.errno == errno.EADDRINUSE else f"can't be used: {error.strerror}"

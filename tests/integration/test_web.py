@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -256,6 +257,19 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
         counts = document["futures"]
         assert counts["submitted"] == counts["verified"]  # it drained
         assert counts["abandoned"] == 0
+
+
+def test_a_web_port_that_is_taken_is_refused_with_a_sentence(tmp_path: Path, free_port: Ports) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        port = str(taken.getsockname()[1])
+        command = [str(Path(sys.executable).with_name("locust")), "-f", str(ROOT / "locustfiles/soak.py")]
+        command += ["--web-host", "127.0.0.1", "--web-port", port, *small(free_port, 1)]
+        found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert f"Port {port} is taken by another program. Stop that program or choose another port with --web-port." in (
+        found.stderr
+    )
+    assert "Traceback" not in found.stderr
 
 
 def held(url: str) -> int:
