@@ -46,7 +46,7 @@ _DOWNLOADS = {
 # Added to Locust's page, whose tables take no links, and whose form has no groups and no room for our explanations.
 _ADDITION = (
     '<link rel="stylesheet" href="./soak/static/locust.css"><style>{headings}</style>'
-    '<a id="soak-live" href="./soak/live">Live charts</a>'
+    '<a id="soak-live" href="./soak/live">Live charts of the soak</a>'
 )
 # Nothing comes from another host, whatever a page may be made to show.
 _LIVE_POLICY = "default-src 'self'; img-src data:; style-src 'self' 'unsafe-inline'"

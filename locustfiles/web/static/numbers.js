@@ -1,7 +1,7 @@
 "use strict";
 // What the page of live charts makes of numbers. No page is needed to run it.
 
-const HOLD_S = 3; // how long a rate stands that nothing newer is known of
+const HOLD_S = 3; // how long a figure stands that nothing newer is known of
 
 /**
  * A counter's growth a second. times: of which moments the values are; now: when they were taken down. Where none is new,
@@ -21,6 +21,15 @@ function growth(values, times, now) {
       rate = null;
     }
     return rate;
+  });
+}
+
+/** Values with the last one in place of those that did not come; a gap where none comes for long. */
+function held(values, now) {
+  let last = null;
+  return values.map((value, at) => {
+    if (value !== null) last = { time: now[at], value };
+    return last !== null && now[at] - last.time <= HOLD_S ? last.value : null;
   });
 }
 

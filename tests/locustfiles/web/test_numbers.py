@@ -43,6 +43,20 @@ def test_growth_is_over_the_time_that_the_values_are_of(
 
 
 @pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([None, 1, None, None, 2], [None, 1, 1, 1, 2]),
+        ([1, None, None, None, None, None, 0, None], [1, 1, 1, 1, None, None, 0, 0]),
+        ([None], [None]),
+    ],
+)
+def test_a_value_stands_for_those_that_came_late(
+    page: Page, values: list[float | None], shown: list[float | None]
+) -> None:
+    assert page.evaluate("([values, now]) => held(values, now)", [values, list(range(len(values)))]) == shown
+
+
+@pytest.mark.parametrize(
     ("call", "text"),
     [
         ("numbers([0, 0.25, 0.5, 1], 0.25)", ["0.00", "0.25", "0.50", "1.00"]),
