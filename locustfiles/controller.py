@@ -119,10 +119,8 @@ class Controller:
         now_s = time.monotonic()
         outstanding = self._totals().outstanding
         if now_s < self._drains_until_s and outstanding:
-            return (
-                f"Draining: {formats.count(outstanding)} futures are left, for up to "
-                f"{formats.duration(self._drains_until_s - now_s)}. Stop once more to abandon them."
-            )
+            left = formats.duration(self._drains_until_s - now_s)
+            return f"Draining: {formats.count(outstanding)} futures are left, for up to {left}."
         if now_s < self._settles_until_s:
             return f"The target is watched for {formats.duration(self._settles_until_s - now_s)} more."
         return "The reports are being written."

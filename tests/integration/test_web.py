@@ -289,14 +289,17 @@ def test_a_stop_lets_a_held_engine_go(tmp_path: Path, free_port: Ports) -> None:
         assert [event["kind"] for event in run["facts"]["events"]] == ["drain", "engine"]
 
 
-def test_a_drain_says_what_it_waits_for_and_a_second_stop_ends_it(tmp_path: Path, free_port: Ports) -> None:
-    with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url, ThreadPoolExecutor() as threads:
+def test_a_drain_says_what_it_waits_for_and_can_be_ended(tmp_path: Path, free_port: Ports) -> None:
+    args = small(free_port, 200_000)
+    with browser() as chromium, web_ui(tmp_path, free_port, *args) as url, ThreadPoolExecutor() as threads:
         assert start(url, service_time="fixed:900s", drain="30m", outstanding="7")["success"]
         wait_for(lambda: held(url) == 7)
-        first = threads.submit(get, f"{url}stop", b"")
-        wait_for(lambda: latest(url)["state"] == "draining")
-        assert latest(url)["reasons"].startswith("Draining: 7 futures are left, for up to ")
-        assert get(f"{url}stop", b"")[0] == first.result()[0] == 200
+        live = chromium.new_page()
+        live.goto(f"{url}soak/live")
+        stopped = threads.submit(get, f"{url}stop", b"")
+        expect(live.locator("#reasons")).to_contain_text("Draining: 7 futures are left, for up to ", timeout=30_000)
+        live.get_by_role("button", name="End the wait").click()
+        assert stopped.result()[0] == 200
         run = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
         assert run["futures"]["abandoned"] == 7
 
@@ -399,6 +402,7 @@ def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
             live.set_viewport_size({"width": width, "height": 900})
             live.wait_for_function(FITS, arg=width)
 
+        expect(live.get_by_role("button", name="End the wait")).to_be_hidden()
         page.get_by_role("button", name="Stop").click()
         expect(live.locator("#state")).to_have_text("invalid", timeout=60_000)
         page.get_by_role("tab", name="Download Data").click()

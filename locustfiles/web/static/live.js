@@ -19,6 +19,9 @@ let events = [];
 
 const level = (name, factor = 1) => () => series[name].map((value) => (value === null ? null : value * factor));
 
+/** Of what a server says itself, which comes late when it is busy. */
+const said = (name, factor = 1) => () => held(level(name, factor)(), series.t_s);
+
 const rate = (name, times) => () => growth(series[name], series[times], series.t_s);
 
 const CHARTS = [
@@ -27,8 +30,8 @@ const CHARTS = [
     title: "Outstanding futures",
     lines: [
       ["outstanding", "blue", level("outstanding")],
-      ["in the engine's queue", "orange", level("waiting")],
-      ["in its slots", "green", level("running")],
+      ["in the engine's queue", "orange", said("waiting")],
+      ["in its slots", "green", said("running")],
     ],
   },
   {
@@ -53,7 +56,7 @@ const CHARTS = [
     title: "Loop lag (ms)",
     digits: 1,
     lines: [
-      ["server, worst of 5 s", "blue", level("target_lag_s", 1000)],
+      ["server, worst of 5 s", "blue", said("target_lag_s", 1000)],
       ["load, worst of 1 s", "orange", level("load_lag_s", 1000)],
     ],
   },
@@ -212,6 +215,7 @@ function showRuns(runs) {
   get("state").className = `state ${latest.state}${bad ? " bad" : ""}`;
   get("reasons").textContent = latest.reasons;
   get("reasons").hidden = !latest.reasons;
+  get("abandon").hidden = latest.state !== "draining";
   get("report").hidden = !latest.files.includes("report.html");
   get("runs").hidden = false;
   fill("run-list", [...runs].reverse(), (some) =>
@@ -223,6 +227,9 @@ function showRuns(runs) {
     }),
   );
 }
+
+// A second stop ends what the first one waits for; Locust's own button is out of reach by then.
+get("abandon").addEventListener("click", () => fetch("../stop", { method: "POST" }).catch(() => {}));
 
 // Faults
 
