@@ -19,6 +19,7 @@ import msgspec
 from hdrh.histogram import HdrHistogram
 
 from locustfiles.polling import Cause
+from reports.percentiles import decoded
 from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
 
 # Latencies are recorded in microseconds, from 1 us to 24 h, to three significant digits.
@@ -43,16 +44,11 @@ def new_histogram() -> HdrHistogram:
 
 @contextmanager
 def summed(encoded: Iterable[str]) -> Iterator[HdrHistogram]:
-    """The sum of encoded histograms, for as long as the context lasts.
-
-    A histogram and its encoder hold each other, so that the 200 kB of each would stay until the garbage collector
-    comes, which in a load process it seldom does: here they let go.
-    """
+    """The sum of encoded histograms, for as long as the context lasts, for the reason that ``decoded`` has."""
     total = new_histogram()
     for text in encoded:
-        one = HdrHistogram.decode(text)
-        total.add(one)
-        one.encoder = None
+        with decoded(text) as one:
+            total.add(one)
     try:
         yield total
     finally:

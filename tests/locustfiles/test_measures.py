@@ -21,6 +21,7 @@ from locustfiles.measures import (
     total,
 )
 from locustfiles.web.recent import RecentPercentiles
+from reports.percentiles import curve, percentiles
 from reports.schema import FutureCounts, WorkerUse
 
 
@@ -136,7 +137,9 @@ def test_sums_of_histograms_leave_none_to_the_garbage_collector() -> None:
     gc.disable()
     try:
         before = histograms_alive()
-        merged_histograms([encoded, encoded])
+        for sums in merged_histograms([encoded, encoded]).values():
+            percentiles(sums)
+            curve(sums, [50.0])
         RecentPercentiles((50.0,)).of([encoded.histograms["future"]])
         assert histograms_alive() == before
     finally:
