@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from locustfiles.measures import Totals, WorkerReport, given_up, merged_histogra
 from locustfiles.processes import ProcessError, kill_fork
 from locustfiles.settings import Settings, default_run_dir
 from locustfiles.stack import Stack
+from reports import formats
 from reports.aborting import stopped_by
 from reports.conclude import conclude
 from reports.restarts import RestartWatch
@@ -33,10 +35,15 @@ RUNS = Path("runs")
 
 
 class Tick(NamedTuple):
-    """What is known of a run once a second. resource: the observer's latest sample; None before its first."""
+    """What is known of a run once a second.
+
+    reported_s: when the workers said it, on average, of the monotonic clock. resource: the observer's latest sample;
+    None before its first.
+    """
 
     previous: TimelineRow | None
     row: TimelineRow
+    reported_s: float
     resource: ResourceRow | None
     reports: Collection[WorkerReport]
 
@@ -82,6 +89,7 @@ class Controller:
         self._engine_held = settings.hold_engine
         self._hurry = Event()
         self._ending = self._finishing = False
+        self._drains_until_s = self._settles_until_s = -math.inf
         self._drained = Event()
         self._document: AsyncResult[RunDocument] = AsyncResult()
         self._started_s = self._made_s = time.monotonic()
@@ -102,6 +110,20 @@ class Controller:
     def draining(self) -> bool:
         """Whether the run has been told to end and has no verdict yet."""
         return self._finishing and self.document is None
+
+    @property
+    def waits_for(self) -> str:
+        """What keeps a run that has been told to end from its verdict, a sentence or two; empty when nothing does."""
+        if not self.draining:
+            return ""
+        now_s = time.monotonic()
+        outstanding = self._totals().outstanding
+        if now_s < self._drains_until_s and outstanding:
+            left = formats.duration(self._drains_until_s - now_s)
+            return f"Draining: {formats.count(outstanding)} futures are left, for up to {left}."
+        if now_s < self._settles_until_s:
+            return f"The target is watched for {formats.duration(self._settles_until_s - now_s)} more."
+        return "The reports are being written."
 
     @property
     def started_s(self) -> float:
@@ -158,8 +180,7 @@ class Controller:
                 resource = self.folder.last_resource()
                 for sentence in restarts.seen(resource) if resource else ():
                     self.note_event("restart", sentence)
-                if self._show is not None:
-                    self._show(Tick(previous, row, resource, self._reports.values()))
+                self._show_row(previous, row, resource)
                 if ticks % CHECKPOINT_EVERY_TICKS == 0:
                     self._checkpoint()
                 if self._engine_held and facts.all_accepted(totals, self._settings):
@@ -168,7 +189,13 @@ class Controller:
                     self._end_test()
                 previous = row
                 ticks += 1
-            timeline.write(facts.timeline_row(self._totals(), time.monotonic(), time.time()))
+            row = facts.timeline_row(self._totals(), time.monotonic(), time.time())
+            timeline.write(row)
+            self._show_row(previous, row, self.folder.last_resource())
+
+    def _show_row(self, previous: TimelineRow | None, row: TimelineRow, resource: ResourceRow | None) -> None:
+        if self._show is not None:
+            self._show(Tick(previous, row, self._reported_s(), resource, self._reports.values()))
 
     def _checkpoint(self) -> None:
         now = self._facts(None)
@@ -180,10 +207,10 @@ class Controller:
             self._end_test()
 
     def _release_engine(self, totals: Totals) -> None:
+        self._engine_held = False
         self._notes.append(facts.held_note(totals, time.monotonic() - self._started_s, self.folder.resources()))
         self._stack.release_engine()
         self.note_event("engine", "The engine was let go.")
-        self._engine_held = False
 
     def _over(self) -> bool:
         """Whether nothing more is to come; when that is before its time, the reason is kept."""
@@ -201,6 +228,11 @@ class Controller:
 
     def _all_workers_finished(self) -> bool:
         return not self._unfinished()
+
+    def _reported_s(self) -> float:
+        """Of those workers that still report; now, when there are none."""
+        heard_s = [self._heard_s[worker] for worker in self._unfinished()]
+        return sum(heard_s) / len(heard_s) if heard_s else time.monotonic()
 
     def _silent(self, worker: int) -> bool:
         return time.monotonic() - self._heard_s[worker] > self._settings.worker_timeout_s
@@ -284,10 +316,16 @@ class Controller:
         """Wait until every worker has finished, timeout_s and a little at most; a second Ctrl-C ends the wait."""
         if not self._all_workers_finished():
             self.note_event("drain", "The run was told to end, and drains.")
+        self._drains_until_s = time.monotonic() + timeout_s
         self._begin_drain(timeout_s)
         try:
+            if self._engine_held and timeout_s:  # or nothing that is outstanding could end
+                self._release_engine(self._totals())
             self._wait_for_workers(timeout_s + LAST_REPORTS_WITHIN_S)
         except KeyboardInterrupt:
+            self._hurry.set()
+        except ProcessError as error:
+            self._cut_reason = str(error)
             self._hurry.set()
         if self._hurry.is_set():
             self._begin_drain(0.0)
@@ -296,6 +334,7 @@ class Controller:
 
     def _settle(self) -> None:
         """Let the observer see what the target gives back when it has nothing more to do; Ctrl-C ends the wait."""
+        self._settles_until_s = time.monotonic() + self._settings.settle_s
         with contextlib.suppress(KeyboardInterrupt):
             self._hurry.wait(self._settings.settle_s)
 

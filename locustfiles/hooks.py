@@ -25,6 +25,7 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from locustfiles import preflight
 from locustfiles.controller import Controller
+from locustfiles.locusts_statistics import THIN_EVERY_S, thin
 from locustfiles.measures import WorkerReport
 from locustfiles.options import add_arguments
 from locustfiles.processes import ProcessError, die_with_parent
@@ -76,6 +77,7 @@ class RunHooks:
             _interrupt_where_the_main_greenlet_waits()
             if isinstance(self._runner, MasterRunner):
                 self._runner.register_message(REPORT, self._on_report)
+            gevent.spawn(self._keep_statistics_small)
             if environment.web_ui is not None:
                 self._pages = SoakPages(environment, _refusal, self._expect_start)
         environment.events.test_start.add_listener(self._on_test_start)
@@ -89,7 +91,7 @@ class RunHooks:
     def _check_options(self) -> None:
         """Refuse what can't be done before anything starts, and say how many users it takes if nobody said it."""
         options = self._options
-        sentence = _refusal(options)
+        sentence = _refusal(options) or (_web_refusal(options) if self._environment.web_ui is not None else None)
         if sentence is not None:
             print(f"locust: error: {sentence}", file=sys.stderr)
             sys.exit(EXIT_USAGE)
@@ -102,6 +104,11 @@ class RunHooks:
             options.only_summary = True  # the line of progress stands in for Locust's tables
             # Locust's timer would start before the run's processes do; the controller's starts when they are up.
             self._run_time_s, options.run_time = options.run_time, None
+
+    def _keep_statistics_small(self) -> None:
+        while True:
+            gevent.sleep(THIN_EVERY_S)
+            thin(self._environment.stats)
 
     @property
     def _options(self) -> Any:
@@ -261,6 +268,15 @@ def _refusal(options: argparse.Namespace) -> str | None:
         preflight.check(settings)
         check_options(settings)
     except _UserErrors as error:
+        return str(error)
+    return None
+
+
+def _web_refusal(options: argparse.Namespace) -> str | None:
+    """Why the web UI can't be served; Locust itself would end with a traceback."""
+    try:
+        preflight.check_web_port(options.web_host, options.web_port)
+    except preflight.PreflightError as error:
         return str(error)
     return None
 

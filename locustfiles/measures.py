@@ -10,7 +10,8 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gevent
@@ -18,6 +19,7 @@ import msgspec
 from hdrh.histogram import HdrHistogram
 
 from locustfiles.polling import Cause
+from reports.percentiles import decoded
 from reports.schema import ErrorExample, FutureCounts, PollCounts, WorkerUse
 
 # Latencies are recorded in microseconds, from 1 us to 24 h, to three significant digits.
@@ -38,6 +40,19 @@ _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobyt
 
 def new_histogram() -> HdrHistogram:
     return HdrHistogram(1, HIGHEST_US, 3)
+
+
+@contextmanager
+def summed(encoded: Iterable[str]) -> Iterator[HdrHistogram]:
+    """The sum of encoded histograms, for as long as the context lasts, for the reason that ``decoded`` has."""
+    total = new_histogram()
+    for text in encoded:
+        with decoded(text) as one:
+            total.add(one)
+    try:
+        yield total
+    finally:
+        total.encoder = None
 
 
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,11 +295,12 @@ def total(reports: Iterable[WorkerReport]) -> Totals:
 
 def merged_histograms(reports: Iterable[WorkerReport]) -> dict[str, str]:
     """Name -> the sum of all workers' histograms, encoded."""
-    merged = {name: new_histogram() for name in LATENCIES}
-    for report in reports:
-        for name, encoded in report.histograms.items():
-            merged[name].decode_and_add(encoded)
-    return {name: histogram.encode().decode("ascii") for name, histogram in merged.items()}
+    reports = list(reports)
+    merged: dict[str, str] = {}
+    for name in LATENCIES:
+        with summed(report.histograms[name] for report in reports) as histogram:
+            merged[name] = histogram.encode().decode("ascii")
+    return merged
 
 
 def _added(dicts: list[dict[str, Any]]) -> dict[str, Any]:

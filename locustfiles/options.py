@@ -18,7 +18,7 @@ SDK_MAX_OUTSTANDING = 2000  # the SDK's sample_max_concurrent_requests, futures 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare repoll's options. Locust fills them from command line, environment and [tool.locust]."""
-    load = parser.add_argument_group("repoll: load")
+    load = parser.add_argument_group("repoll: load", "How many futures there are, and when they start.")
     _add(load, "--requests", type=int, default=131_072, help="futures in the whole run, over all workers")
     _add(
         load,
@@ -33,16 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=SDK_MAX_OUTSTANDING,
         help="futures that one user, which is one SDK client, keeps outstanding at most",
-    )
-    _add(load, "--max-tokens", type=int, default=8192, help="tokens of each result, with --lengths fixed")
-    _add(load, "--prompt-tokens", type=int, default=128, help="tokens of each prompt, with --lengths fixed")
-    _add(
-        load,
-        "--lengths",
-        default="fixed",
-        metavar="fixed|trace:FILE",
-        help="lengths of prompts and results: all alike, or drawn from the columns ContextTokens and GeneratedTokens "
-        "of a CSV file",
     )
     _add(
         load,
@@ -60,8 +50,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         in_web_ui=False,
         help="a TOML file with stages of a rate or a number outstanding, one after the other, instead of --arrivals",
     )
+    work = parser.add_argument_group("repoll: work", "What each future asks for.")
+    _add(work, "--max-tokens", type=int, default=8192, help="tokens of each result, with --lengths fixed")
+    _add(work, "--prompt-tokens", type=int, default=128, help="tokens of each prompt, with --lengths fixed")
     _add(
-        load,
+        work,
+        "--lengths",
+        default="fixed",
+        metavar="fixed|trace:FILE",
+        help="lengths of prompts and results: all alike, or drawn from the columns ContextTokens and GeneratedTokens "
+        "of a CSV file",
+    )
+    _add(work, "--seed", type=int, default=0, help="the same seed asks for the same results")
+    _add(work, "--model", default="mock", help="base model that the sampling sessions ask for")
+    client = parser.add_argument_group("repoll: client", "How clients submit and poll, and how they look at results.")
+    _add(
+        client,
         "--protocol",
         default="tinker",
         metavar="|".join(NAMES),
@@ -70,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host: see docs/protocols.md",
     )
     _add(
-        load,
+        client,
         "--client",
         default="load",
         metavar="load|sdk[:PERCENT]",
@@ -78,7 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "own beside the load; its results are verified and counted with the others",
     )
     _add(
-        load,
+        client,
+        "--poll-preset",
+        default="sdk",
+        metavar="|".join(PRESET_NAMES),
+        help="which client's polling and submitting to imitate; custom: the SDK's, but for what --client-... say",
+    )
+    _add(
+        client,
         "--verify",
         default="auto",
         metavar="|".join(VERIFY),
@@ -86,24 +97,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "only; auto: corpus unless with --host",
     )
     _add(
-        load,
-        "--poll-preset",
-        default="sdk",
-        metavar="|".join(PRESET_NAMES),
-        help="which client's polling and submitting to imitate; custom: the SDK's, but for what --client-... say",
+        client,
+        "--source-addresses",
+        default="",
+        metavar="ADDRESS,...",
+        help="addresses of this machine to connect from, where one has not enough ports; for targets on this machine "
+        "they are found without it",
     )
-    _add(load, "--seed", type=int, default=0, help="the same seed asks for the same results")
-    _add(load, "--model", default="mock", help="base model that the sampling sessions ask for")
-    _add(load, "--run-name", default="soak", help="name of the run, part of its folder's name")
+    run = parser.add_argument_group("repoll: run", "What is recorded and watched, and how the run ends.")
+    _add(run, "--run-name", default="soak", help="name of the run, part of its folder's name")
     _add(
-        load,
+        run,
         "--run-dir",
         default=None,
         metavar="DIR",
         help="the run's folder; default: runs/<UTC time>-<name>",
     )
     _add(
-        load,
+        run,
         "--observe",
         default="auto",
         metavar="pid:N|port:N|none|auto",
@@ -111,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that listens on that port of this machine",
     )
     _add(
-        load,
+        run,
         "--engine-metrics",
         default="",
         metavar="URL",
@@ -119,7 +130,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what was submitted",
     )
     _add(
-        load,
+        run,
+        "--futures-log",
+        action="store_true",
+        help="write futures.csv.zst into the run's folder, a row for each future; with several processes, one file "
+        "each",
+    )
+    _add(
+        run,
         "--drain",
         type=parse_duration,
         default=60.0,
@@ -127,23 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long a stopped run waits for its outstanding futures before it abandons them",
     )
     _add(
-        load,
-        "--source-addresses",
-        default="",
-        metavar="ADDRESS,...",
-        help="addresses of this machine to connect from, where one has not enough ports; for targets on this machine "
-        "they are found without it",
-    )
-    _add(
-        load,
-        "--worker-timeout",
-        type=parse_duration,
-        default=15.0,
-        metavar="TIME",
-        help="how long a load process may say nothing, which it does every second, before the run is ended as invalid",
-    )
-    _add(
-        load,
+        run,
         "--target-timeout",
         type=parse_duration,
         default=60.0,
@@ -151,7 +153,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for how long every connection to the target may fail before the run is ended as invalid",
     )
     _add(
-        load,
+        run,
         "--settle",
         type=parse_duration,
         default=0.0,
@@ -160,7 +162,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--retrieved-ttl and a minute more",
     )
     _add(
-        load,
+        run,
+        "--worker-timeout",
+        type=parse_duration,
+        default=15.0,
+        metavar="TIME",
+        help="how long a load process may say nothing, which it does every second, before the run is ended as invalid",
+    )
+    _add(
+        run,
         "--threshold",
         action="append",
         default=[],
@@ -170,24 +180,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "engine_ceiling'; may be given more than once. Names: see python -m reports check --help",
     )
     _add(
-        load,
+        run,
         "--thresholds",
         default=None,
         metavar="FILE",
         in_web_ui=False,
         help="a TOML file with thresholds = [...]; default: [tool.repoll] of ./pyproject.toml",
     )
-    _add(
-        load,
-        "--futures-log",
-        action="store_true",
-        help="write futures.csv.zst into the run's folder, a row for each future; with several processes, one file "
-        "each",
-    )
-    client = parser.add_argument_group("repoll: client (with --poll-preset custom)")
+    custom = parser.add_argument_group("repoll: custom client (with --poll-preset custom)")
     for constant in CONSTANTS:
-        _add_constant(client, constant)
-    engine = parser.add_argument_group("repoll: mock engine (not with --host)")
+        _add_constant(custom, constant)
+    engine = parser.add_argument_group(
+        "repoll: mock engine (not with --host)", "Stands behind the server, in place of vLLM."
+    )
     _add(engine, "--engine-port", type=int, default=8000, help="port of the mock engine")
     _add(engine, "--slots", type=int, default=2048, help="requests that the engine serves at once")
     _add(
@@ -212,7 +217,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let the engine answer nothing until as many futures as asked for are outstanding, all of them accepted",
     )
     _add(engine, "--engine-args", default="", metavar="'ARGS'", help="further options of python -m mockengine")
-    server = parser.add_argument_group("repoll: server under test (not with --host)")
+    server = parser.add_argument_group(
+        "repoll: server under test (not with --host)", "Takes futures, forwards them to the engine, keeps the results."
+    )
     _add(server, "--server-port", type=int, default=8001, help="port of the server under test")
     _add(
         server,

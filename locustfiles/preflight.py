@@ -27,9 +27,8 @@ class PreflightError(Exception):
 
 def check(settings: Settings) -> None:
     """Raise PreflightError for the first thing that would make the run fail."""
-    run_dir = Path(settings.run_dir) if settings.run_dir else None
-    if run_dir is not None and run_dir.exists():
-        raise PreflightError(f"The run folder {run_dir} exists already. Name another one with --run-dir, or remove it.")
+    if settings.run_dir:
+        _check_new(Path(settings.run_dir))
     try:
         parse_lengths(settings.lengths, settings.prompt_tokens, settings.max_tokens, settings.seed)
         scheduled = schedule(settings.arrivals, settings.stages, settings.requests, settings.seed)
@@ -49,6 +48,17 @@ def check(settings: Settings) -> None:
         _check_port_free(settings.engine.port, "--engine-port")
     if settings.server is not None:
         _check_port_free(settings.server.port, "--server-port")
+
+
+def _check_new(run_dir: Path) -> None:
+    try:
+        exists = run_dir.exists()
+    except OSError as error:  # such as a name that is too long
+        raise PreflightError(
+            f"The run folder {run_dir} can't be made: {error.strerror}. Name another one with --run-dir."
+        ) from error
+    if exists:
+        raise PreflightError(f"The run folder {run_dir} exists already. Name another one with --run-dir, or remove it.")
 
 
 def check_thresholds(settings: Settings) -> None:
@@ -122,17 +132,21 @@ def _check_reachable(url: str) -> None:
     parts = urlsplit(url)
     try:
         socket.create_connection((parts.hostname or "", parts.port or 80), CONNECT_TIMEOUT_S).close()
-    except OSError as error:
-        raise PreflightError(
-            f"No server can be reached at {url}: {error.strerror or error}. Start it, or correct --host."
-        ) from error
+    except (OSError, UnicodeError) as error:  # no name of a host may have so long a part
+        why = getattr(error, "strerror", None) or error
+        raise PreflightError(f"No server can be reached at {url}: {why}. Start it, or correct --host.") from error
 
 
-def _check_port_free(port: int, option: str) -> None:
-    with socket.socket() as probe:
+def check_web_port(host: str, port: int) -> None:
+    """host: as Locust takes --web-host, empty for all addresses. Raises PreflightError."""
+    _check_port_free(port, "--web-port", "" if host == "*" else host)
+
+
+def _check_port_free(port: int, option: str, host: str = "127.0.0.1") -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError as error:
             why = (
                 "is taken by another program" if error.errno == errno.EADDRINUSE else f"can't be used: {error.strerror}"

@@ -48,6 +48,17 @@ LIMITS: dict[str, tuple[float, float]] = {
     "backoff_factor": (1, 100),
     "resubmit_jitter": (0, 1),
 }
+# What whole numbers may be: a future takes three bytes of the ledger, each prompt is a list of its tokens, and seeds
+# have to be the same in JSON.
+WHOLE_NUMBERS = {
+    "requests": (1, 10**8),
+    "in_flight": (1, 10**6),
+    "max_tokens": (1, 10**7),
+    "prompt_tokens": (1, 10**7),
+    "slots": (1, 10**6),
+    "seed": (0, 2**53),
+    "corpus_seed": (0, 2**53),
+}
 # Beside those of futures, whatever the protocol: sessions and heartbeats.
 SPARE_CONNECTIONS_PER_USER = 2
 
@@ -140,8 +151,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def settings_from(options: argparse.Namespace) -> Settings:
     """The run that Locust's parsed options describe. Raises SettingsError."""
-    for name in ("requests", "in_flight", "max_tokens", "prompt_tokens", "slots"):
-        _at_least(1, f"--{name.replace('_', '-')}", getattr(options, name))
+    for name, (least, most) in WHOLE_NUMBERS.items():
+        _between(least, most, f"--{name.replace('_', '-')}", getattr(options, name))
     for name in ("engine_port", "server_port"):
         if not 1 <= (port := getattr(options, name)) <= 65_535:
             raise SettingsError(f"--{name.replace('_', '-')} should be between 1 and 65535, found {port}.")
@@ -157,10 +168,10 @@ def settings_from(options: argparse.Namespace) -> Settings:
         raise SettingsError("--hold-engine holds the mock engine that a run starts, but with --host it starts none.")
     if options.body_profile not in PROFILES:
         raise SettingsError(f"--body-profile should be one of {', '.join(PROFILES)}, found '{options.body_profile}'.")
-    if not re.fullmatch(r"[\w. -]+", options.run_name):
+    if not re.fullmatch(r"[\w. -]{1,50}", options.run_name):
         raise SettingsError(
-            "--run-name is part of a folder's name and should have letters, digits, spaces, '.', '_' and '-' only, "
-            f"found {options.run_name!r}."
+            "--run-name is part of a folder's name and should have up to 50 letters, digits, spaces, '.', '_' and '-' "
+            f"only, found {options.run_name!r}."
         )
     processes = max(1, options.processes or 1, options.expect_workers or 1)
     staged = _stages(options)
@@ -348,6 +359,12 @@ def _at_least(least: int, option: str, found: int) -> None:
         raise SettingsError(f"{option} should be at least {least}, found {found}.")
 
 
+def _between(least: int, most: int, option: str, found: int) -> None:
+    _at_least(least, option, found)
+    if found > most:
+        raise SettingsError(f"{option} should be at most {most}, found {found}.")
+
+
 def _users_and_outstanding(options: argparse.Namespace, asked: int | None, processes: int) -> tuple[int, int]:
     """Enough users for the outstanding futures, and one a process at least: each process does its share."""
     needed = processes
@@ -375,10 +392,18 @@ def _users_and_outstanding(options: argparse.Namespace, asked: int | None, proce
 def _their_url(host: str | None) -> str | None:
     if not host:
         return None
-    parts = urlsplit(host)
-    if parts.scheme != "http" or not parts.hostname:
+    if not _is_http(host):
         raise SettingsError(f"--host should look like http://HOST:PORT, found '{host}'.")
     return host.rstrip("/")
+
+
+def _is_http(url: str) -> bool:
+    """Whether it is the address of a server that speaks plain HTTP."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets, or a port that is none
+        return False
 
 
 def _observe(spec: str, their_url: str | None) -> str:
@@ -405,8 +430,7 @@ def _engine_metrics(url: str, engine: EngineSettings | None, observe: str) -> st
         return f"{engine.url}/metrics"
     if not url:
         return None
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
+    if not _is_http(url):
         raise SettingsError(f"--engine-metrics should look like http://HOST:PORT/metrics, found '{url}'.")
     if observe == "none":
         raise SettingsError("--engine-metrics is asked by the observer: say with --observe which process to watch.")

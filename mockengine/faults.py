@@ -68,17 +68,33 @@ KINDS: dict[str, Kind] = {
     "http_400": Kind(
         Moment.ARRIVAL,
         Outcome.FAILED,
-        "400 with vLLM's error, or a router's HTML page.",
+        "Status 400 with vLLM's error, or with a router's HTML page.",
         "Fail the future with the engine's message.",
         _HTML,
     ),
-    "http_408": Kind(Moment.ANSWER, Outcome.FAILED, "408, the same.", _UNSURE, _HTML),
-    "http_429": Kind(Moment.ARRIVAL, Outcome.RETRIED, "429 with Retry-After.", _REFUSED, _REFUSAL),
-    "http_500": Kind(Moment.ANSWER, Outcome.FAILED, "500.", _UNSURE, _HTML),
-    "http_502": Kind(Moment.ANSWER, Outcome.FAILED, "502.", _UNSURE, _HTML),
-    "http_503": Kind(Moment.ARRIVAL, Outcome.RETRIED, "503 with Retry-After.", _REFUSED, _REFUSAL),
+    "http_408": Kind(
+        Moment.ANSWER,
+        Outcome.FAILED,
+        "Status 408 in place of the answer, as from a router that waited too long.",
+        _UNSURE,
+        _HTML,
+    ),
+    "http_429": Kind(
+        Moment.ARRIVAL, Outcome.RETRIED, "Status 429, too many requests, with Retry-After.", _REFUSED, _REFUSAL
+    ),
+    "http_500": Kind(
+        Moment.ANSWER, Outcome.FAILED, "Status 500, an internal error, in place of the answer.", _UNSURE, _HTML
+    ),
+    "http_502": Kind(
+        Moment.ANSWER,
+        Outcome.FAILED,
+        "Status 502 in place of the answer, as from a router that lost its engine.",
+        _UNSURE,
+        _HTML,
+    ),
+    "http_503": Kind(Moment.ARRIVAL, Outcome.RETRIED, "Status 503, overloaded, with Retry-After.", _REFUSED, _REFUSAL),
     "html_200": Kind(Moment.ANSWER, Outcome.FAILED, "A router's HTML page with status 200.", _UNUSABLE),
-    "empty_200": Kind(Moment.ANSWER, Outcome.FAILED, "200 with an empty body.", _UNUSABLE),
+    "empty_200": Kind(Moment.ANSWER, Outcome.FAILED, "Status 200 with an empty body.", _UNUSABLE),
     "truncated_json": Kind(
         Moment.ANSWER, Outcome.FAILED, "Half of the JSON, and a Content-Length that agrees with it.", _UNUSABLE
     ),
@@ -96,8 +112,10 @@ KINDS: dict[str, Kind] = {
         "Fail the future. Only when it comes at once and on a connection that was used before, it can't be told from "
         "`close_on_reuse`: send it again once.",
     ),
-    "reset_in_headers": Kind(Moment.ANSWER, Outcome.FAILED, "The same within the headers.", _BROKEN),
-    "reset_in_body": Kind(Moment.ANSWER, Outcome.FAILED, "The same within the body.", _BROKEN),
+    "reset_in_headers": Kind(
+        Moment.ANSWER, Outcome.FAILED, "The connection is reset within the answer's headers.", _BROKEN
+    ),
+    "reset_in_body": Kind(Moment.ANSWER, Outcome.FAILED, "The connection is reset within the answer's body.", _BROKEN),
     "stall_before_first_byte": Kind(
         Moment.ANSWER, Outcome.DELIVERED, "Nothing for `seconds`, then the answer.", _PATIENCE, {"seconds": 30.0}
     ),

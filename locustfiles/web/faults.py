@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -39,15 +39,35 @@ def set_faults(engine_url: str, rules: Sequence[Rule]) -> FaultsInForce:
 
 
 def described(rules: Sequence[Rule]) -> str:
-    """The rules in words, for the list of events."""
+    """The rules in a sentence, for the list of events."""
     if not rules:
         return "The engine's faults were switched off."
-    return f"The engine's faults were set: {', '.join(map(_described, rules))}."
+    return f"The engine's faults were set: {', '.join(map(in_words, rules))}."
 
 
-def _described(rule: Rule) -> str:
-    parameters = [f"{name} {msgspec.json.encode(value).decode()}" for name, value in rule.items() if name != "kind"]
-    return f"{rule['kind']} ({', '.join(parameters)})" if parameters else str(rule["kind"])
+def in_words(rule: Rule) -> str:
+    """The fault's kind and, in brackets, which requests it strikes and how: what docs/engine.md calls its limits and
+    parameters."""
+    said = [_WORDS[name](value) if name in _WORDS else f"{name} {value}" for name, value in rule.items()]
+    kind, *more = filter(None, said)
+    return f"{kind} ({', '.join(more)})" if more else kind
+
+
+_WORDS: dict[str, Callable[[Any], str]] = {
+    "kind": str,
+    "probability": lambda share: f"{100 * share:g} % of requests",
+    "first": lambda most: f"{most} times at most",
+    "every": lambda step: f"one request in {step}",
+    "after": lambda seconds: f"from {seconds:g} s on",
+    "before": lambda seconds: f"until {seconds:g} s",
+    "model": lambda model: f"model {model}",
+    "html": lambda html: "as an HTML page" if html else "",
+    "retry_after": lambda seconds: f"Retry-After {seconds:g} s",
+    "seconds": lambda seconds: f"{seconds:g} s",
+    "bytes_per_s": lambda rate: f"{rate:,} bytes/s",
+    "by": lambda difference: f"by {difference:+d}",
+    "value": str,
+}
 
 
 def _ask(request: urllib.request.Request) -> FaultsInForce:

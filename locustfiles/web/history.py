@@ -8,12 +8,18 @@ LIMIT = 1200  # points: more than a chart has pixels, and some 200 kB of JSON
 
 # Counters and levels of which the newest counts when two samples become one; of the others the larger does, so that
 # no peak is lost.
-_NEWEST = frozenset({"t_s", "delivered", "failed", "lost", "outstanding", "target_cpu_s", "load_cpu_s", "engine_cpu_s"})
+_NEWEST = frozenset(
+    {
+        *("t_s", "reported_s", "seen_s"),
+        *("delivered", "failed", "lost", "outstanding", "target_cpu_s", "load_cpu_s", "engine_cpu_s"),
+    }
+)
 
 
 class Sample(NamedTuple):
     """One moment of a run. t_s: since its start. Counters are cumulative; None is not measured.
 
+    reported_s, seen_s: t_s of what the load and the observer say. Where they are late, it is that of the sample before.
     expected_bytes: the target's memory at rest and what it must keep. p50_s and so on: of the futures that ended
     within the last seconds.
     """
@@ -23,6 +29,8 @@ class Sample(NamedTuple):
     failed: int
     lost: int
     outstanding: int
+    reported_s: float | None = None
+    seen_s: float | None = None
     running: int | None = None
     waiting: int | None = None
     rss_bytes: int | None = None

@@ -40,11 +40,7 @@ class LiveRun:
         self._settings = settings
         self._run_time_s = run_time_s
         self._target = facts.target(settings)
-        self.history = History()
-        self._rows: deque[TimelineRow] = deque()
-        self._kept: deque[TimelineRow] = deque()
-        self._resources: deque[ResourceRow] = deque()
-        self._latencies = RecentPercentiles(_PERCENTILES)
+        self.forget()
         self._idle_bytes: int | None = None
         self._started_s: float | None = None
         self._retention_bytes: float | None = None
@@ -69,11 +65,15 @@ class LiveRun:
                 self._idle_bytes = resource.target_rss_bytes
         retention = predicted_retention(self._kept, self._target)
         self._retention_bytes = None if retention is None else float(retention[-1])
-        self.history.add(self._sample(row, resource or _NOTHING, self._percentiles(tick)))
+        self.history.add(self._sample(tick))
 
     def forget(self) -> None:
-        """Another run is what people watch from now on."""
+        """Let go of what only watching needs: another run is what people watch from now on."""
         self.history = History()
+        self._rows: deque[TimelineRow] = deque()
+        self._kept: deque[TimelineRow] = deque()
+        self._resources: deque[ResourceRow] = deque()
+        self._latencies = RecentPercentiles(_PERCENTILES)
 
     def _kept_s(self) -> float:
         return (self._target.retrieved_ttl_s or 0.0) + (self._target.sweep_interval_s or 0.0)
@@ -81,10 +81,13 @@ class LiveRun:
     def _percentiles(self, tick: Tick) -> list[float | None]:
         return self._latencies.of(report.histograms["future"] for report in tick.reports)
 
-    def _sample(self, row: TimelineRow, seen: ResourceRow, percentiles: list[float | None]) -> Sample:
-        p50_s, p90_s, p99_s = percentiles
+    def _sample(self, tick: Tick) -> Sample:
+        row, seen = tick.row, tick.resource or _NOTHING
+        p50_s, p90_s, p99_s = self._percentiles(tick)
         return Sample(
-            t_s=round(row.monotonic_s - (self._started_s or 0.0), 1),
+            t_s=round(self._since_start_s(row.monotonic_s), 1),
+            reported_s=round(self._since_start_s(tick.reported_s), 2),
+            seen_s=None if tick.resource is None else round(self._since_start_s(seen.monotonic_s), 2),
             delivered=row.delivered,
             failed=row.failed,
             lost=row.lost,
@@ -103,6 +106,9 @@ class LiveRun:
             p90_s=p90_s,
             p99_s=p99_s,
         )
+
+    def _since_start_s(self, monotonic_s: float) -> float:
+        return monotonic_s - (self._started_s or 0.0)
 
     def _expected_bytes(self) -> float | None:
         if self._retention_bytes is None or self._idle_bytes is None:
@@ -141,7 +147,7 @@ class LiveRun:
             ),
             Figure("server CPU", _cores(_growth_per_s(self._resources, "target_cpu_s")), f"over {CALM_S:.0f} s"),
             Figure("open files", formats.count(seen.target_fds), "of the server"),
-            Figure("loop lag", formats.seconds(seen.target_loop_lag_max_s), "the server's worst of the last second"),
+            Figure("loop lag", formats.seconds(seen.target_loop_lag_max_s), "the server's worst of the last 5 s"),
             Figure("engine occupancy", *self._occupancy(seen)),
         ]
 
@@ -151,7 +157,7 @@ class LiveRun:
         by_count_s = futures / rate if rate else math.inf
         by_time_s = math.inf
         if self._run_time_s is not None:
-            by_time_s = max(self._run_time_s - (row.monotonic_s - (self._started_s or 0.0)), 0.0)
+            by_time_s = max(self._run_time_s - self._since_start_s(row.monotonic_s), 0.0)
         if by_time_s < by_count_s:
             return Figure("time left", formats.duration(by_time_s), "of the run time")
         return Figure("time left", formats.duration(by_count_s if rate else None), "at this rate")

@@ -24,7 +24,7 @@ from werkzeug.datastructures import ImmutableMultiDict
 
 from locustfiles.controller import Controller
 from locustfiles.web import form
-from locustfiles.web.faults import EngineFaultsError, described, faults_in_force, set_faults
+from locustfiles.web.faults import EngineFaultsError, FaultsInForce, described, faults_in_force, in_words, set_faults
 from locustfiles.web.files import find, listing
 from locustfiles.web.live import Figure, LiveRun
 from reports import formats
@@ -43,9 +43,10 @@ _DOWNLOADS = {
     "junit.xml": "Download the soak's junit.xml",
     "summary.md": "Download the soak's summary.md",
 }
-# Added to Locust's page, whose tables take no links, and whose labels are too short for our explanations.
+# Added to Locust's page, whose tables take no links, and whose form has no groups and no room for our explanations.
 _ADDITION = (
-    '<link rel="stylesheet" href="./soak/static/locust.css"><a id="soak-live" href="./soak/live">Live charts</a>'
+    '<link rel="stylesheet" href="./soak/static/locust.css"><style>{headings}</style>'
+    '<a id="soak-live" href="./soak/live">Live charts of the soak</a>'
 )
 # Nothing comes from another host, whatever a page may be made to show.
 _LIVE_POLICY = "default-src 'self'; img-src data:; style-src 'self' 'unsafe-inline'"
@@ -80,8 +81,9 @@ class Run(NamedTuple):
 
     @property
     def reasons(self) -> str:
+        """Of the verdict; before there is one, what it waits for."""
         document = self.controller.document
-        return " ".join(document.run.reasons) if document else ""
+        return " ".join(document.run.reasons) if document else self.controller.waits_for
 
 
 class SoakPages:
@@ -106,8 +108,9 @@ class SoakPages:
         self._ui = cast(WebUI, environment.web_ui)
         self._options = cast(argparse.Namespace, environment.parsed_options)
         parser = get_parser()
-        self._titles = form.groups(parser)
+        self._groups = form.groups(parser)
         in_form = ui_extra_args_dict()  # without Locust's own options, of which the form has those it treats itself
+        self._addition = _ADDITION.format(headings=form.headings(in_form, self._groups))
         self._actions = [action for name, action in parser.args_included_in_web_ui.items() if name in in_form]
         self._on_command_line = dict(vars(self._options))
         self.said_in_form: list[str] = []  # the latest form, as far as it differs from the command line
@@ -138,7 +141,7 @@ class SoakPages:
         def update_and_explain() -> None:
             update()  # type: ignore[no-untyped-call]
             arguments = self._ui.template_args
-            arguments["extra_options"] = form.explained(arguments["extra_options"], self._titles)
+            arguments["extra_options"] = form.explained(arguments["extra_options"], self._groups)
             arguments["missing_host_warning"] = False  # without a host, a run starts a server of its own
 
         # Otherwise the form has the options by their names, which tears the groups apart.
@@ -152,7 +155,7 @@ class SoakPages:
     def _index(self, locusts: View) -> View:
         def index() -> Any:
             page = locusts()
-            return page.replace("</body>", f"{_ADDITION}</body>") if isinstance(page, str) else page
+            return page.replace("</body>", f"{self._addition}</body>") if isinstance(page, str) else page
 
         return index
 
@@ -206,24 +209,19 @@ class SoakPages:
         if runner is not None and runner.state not in (STATE_INIT, STATE_STOPPED):
             return "A run is under way, and what it was asked to do is fixed. Stop it, and wait until it has ended."
         fields = request.form
-        users = fields.get("user_count", "")
-        if not re.fullmatch("[0-9]{1,9}", users) or int(users) < 1:
-            return f"Number of users should be a whole number of at least 1, found '{users}'."
         try:
-            values = form.typed(self._actions, fields)
+            own = form.locusts_own(fields)
+            values = form.typed(self._actions, fields) | own
         except form.FormError as error:
             return str(error)
-        values |= {"num_users": int(users), "host": fields.get("host") or None}
-        if not fields.get("run_time"):
-            values["run_time"] = None  # Locust would keep that of the run before
         sentence = self._refusal(argparse.Namespace(**(vars(self._options) | values)))
         if sentence is None:
             vars(self._options).update(values)
             self.said_in_form = form.as_arguments(self._actions, values, self._on_command_line)
-            also = {"--users": users, "--host": values["host"], "--run-time": fields.get("run_time")}
-            self.said_in_form += [word for option, text in also.items() if text for word in (option, text)]
-            own = {name: text for name, text in fields.items(multi=True) if name in form.LOCUSTS_OWN}
-            request.form = ImmutableMultiDict(own)
+            also = {"--users": own["num_users"], "--host": own["host"], "--run-time": fields.get("run_time")}
+            self.said_in_form += [word for option, said in also.items() if said for word in (option, str(said))]
+            theirs = [(name, text) for name, text in fields.items(multi=True) if name in form.LOCUSTS_OWN]
+            request.form = ImmutableMultiDict(theirs)
         return sentence
 
     def _refused(self, sentence: str) -> Response:
@@ -281,6 +279,7 @@ class SoakPages:
                         "number": number,
                         "name": one.folder.name,
                         "state": one.state,
+                        "over": one.over,
                         "reasons": one.reasons,
                         "files": self._files(one),
                     }
@@ -304,21 +303,22 @@ class SoakPages:
         url = run.live.settings.engine.url
         try:
             if request.method == "GET":
-                return _json(faults_in_force(url))
+                return _json(_shown(faults_in_force(url)))
             rules = msgspec.json.decode(request.get_data(), type=list[dict[str, Any]])
             now = set_faults(url, rules)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             return _json({"error": f"The request should be a list of faults: {error}."}, status=400)
         except EngineFaultsError as error:
             return _json({"error": str(error)}, status=400)
         run.controller.note_event("fault", described(now.faults))
-        return _json(now)
+        return _json(_shown(now))
 
     def _file(self, number: str, name: str) -> Response:
         """A file of a run, by the run's number, or of the latest one."""
         if number == "latest":
             number = str(len(self._runs))
-        run = self._runs[int(number) - 1] if number.isdecimal() and 1 <= int(number) <= len(self._runs) else None
+        known = re.fullmatch("[0-9]{1,9}", number) and 1 <= int(number) <= len(self._runs)
+        run = self._runs[int(number) - 1] if known else None
         if run is None:
             abort(_text(f"There is no such run yet: {formats.count(len(self._runs))} have been started here.", 404))
         path = find(run.folder, name)
@@ -341,6 +341,11 @@ def _from_elsewhere() -> bool:
     headers = request.headers
     link = request.method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
     return headers.get("Sec-Fetch-Site") == "cross-site" and not link
+
+
+def _shown(faults: FaultsInForce) -> dict[str, Any]:
+    """words: each rule as people read it."""
+    return msgspec.structs.asdict(faults) | {"words": [in_words(rule) for rule in faults.faults]}
 
 
 def _json(content: Any, status: int = 200) -> Response:

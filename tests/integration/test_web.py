@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,23 @@ def web_ui(cwd: Path, ports: Ports, *args: str, locustfile: Path = ROOT / "locus
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+
+
+@contextmanager
+def workers(cwd: Path, master_port: str, count: int) -> Iterator[None]:
+    """Load processes that were started apart from their master."""
+    command = [str(Path(sys.executable).with_name("locust")), "-f", str(ROOT / "locustfiles/soak.py"), "--worker"]
+    with (cwd / "workers.log").open("wb") as log:
+        started = [
+            subprocess.Popen([*command, "--master-port", master_port], cwd=cwd, stdout=log, stderr=log)
+            for _ in range(count)
+        ]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait(30)
 
 
 def answers(url: str) -> bool:
@@ -137,6 +156,45 @@ def test_each_start_has_a_run_folder_and_reset_leaves_the_ledger_alone(
         assert get(f"{url}soak/runs/3/run.json")[0] == get(f"{url}soak/runs/x/run.json")[0] == 404
 
 
+def newest(url: str, name: str) -> int:
+    """The latest value of one of the live page's series."""
+    series = json.loads(get(f"{url}soak/data")[1])["series"]
+    return int(series[name][-1]) if series and series[name] else 0
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_faults_and_stop_reach_every_worker_in_one_run_after_the_other(
+    tmp_path: Path, free_port: Ports, apart: bool
+) -> None:
+    port = str(free_port())
+    args = ["--master", "--expect-workers", "2", "--master-bind-port", port] if apart else two_processes(free_port)
+    with (
+        web_ui(tmp_path, free_port, *small(free_port, 200_000), *args) as url,
+        workers(tmp_path, port, 2) if apart else nullcontext(),
+    ):
+        wait_for(lambda: json.loads(get(f"{url}worker-count")[1])["worker_count"] == 2)
+        for number in (1, 2):
+            assert start(url, drain="30s")["success"]
+            wait_for(lambda: newest(url, "delivered") > 0)
+            assert get(f"{url}soak/faults", b'[{"kind": "http_500", "probability": 0.5}]')[0] == 200
+            wait_for(lambda: newest(url, "failed") > 0)
+            assert get(f"{url}soak/faults", b"[]")[0] == 200
+            assert get(f"{url}stats/reset", b"") == (200, "ok")
+            assert get(f"{url}stop", b"")[0] == 200
+            wait_for(lambda: ended(url), 60)
+            run = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
+            futures, [injected] = run["futures"], run["facts"]["injected"]
+            assert latest(url)["number"] == number
+            assert len(run["facts"]["workers"]) == 2
+            assert futures["submitted"] == futures["delivered"] + futures["failed"]
+            assert futures["failed"] == injected["count"] > 0
+            assert futures["delivered"] == futures["verified"]
+            assert {name: newest(url, name) for name in ("delivered", "failed")} == {
+                name: futures[name] for name in ("delivered", "failed")
+            }
+            assert [event["kind"] for event in run["facts"]["events"]] == ["fault", "fault", "drain"]
+
+
 def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port: Ports) -> None:
     with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url:
         for fields, words in (
@@ -146,19 +204,38 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
             ({"protocol": "grpc"}, "--protocol should be one of"),
             ({"outstanding": "999999"}, "--outstanding 999999 is more than 2 users"),
             ({"user_count": "0"}, "Number of users should be a whole number of at least 1, found '0'."),
-            ({"user_count": "9" * 5000}, "Number of users should be a whole number"),
+            ({"user_count": "9" * 5000}, "Number of users should have 1,000 characters at most, found 5,000."),
+            ({"user_count": "NaN"}, "Number of users should be a whole number of at least 1, found 'NaN'."),
+            ({"requests": "9" * 30}, "--requests should be at most"),
+            ({"seed": "-1"}, "--seed should be at least 0, found -1."),
+            ({"drain": "9" * 400 + "h"}, "at most a year"),
+            ({"model": "x" * 100_000}, "--model should have 1,000 characters at most, found 100,000."),
+            ({"body_profile": "<script>"}, "found '<script>'."),
+            ({"run_dir": "x" * 900}, "can't be made: File name too long"),
+            ({"unknown": "x", "requests": "-5"}, "--requests should be at least 1, found -5."),
+            ({"spawn_rate": "nan"}, "spawn_rate"),
             ({"run_name": "../../elsewhere"}, "--run-name is part of a folder's name"),
             ({"spawn_rate": "fast"}, "spawn_rate"),
-            ({"run_time": "long"}, "run_time"),
+            ({"run_time": "long"}, "Run time should look like"),
+            ({"run_time": "0s"}, "Run time should look like"),
             ({"engine_args": "'"}, "--engine-args should be words as a shell takes them"),
             ({"engine_args": "--nonsense"}, "The mock engine did not start"),
             ({"engine_args": "--nonsense"}, "The mock engine did not start"),  # within the same second
             ({"host": "http://127.0.0.1:1"}, "No server can be reached at http://127.0.0.1:1"),
             ({"host": "nonsense"}, "--host should look like http://HOST:PORT, found 'nonsense'."),
+            ({"host": "http://["}, "--host should look like http://HOST:PORT, found 'http://['."),
+            ({"host": f"http://{'a' * 70}.example"}, "No server can be reached"),
         ):
             answer = start(url, **fields)
             assert answer["success"] is False, fields
             assert words in answer["message"]
+        for body in (b"", b"\xff\xfe=\x00&&&=", b"user_count=2", b'{"user_count": 2}'):  # fields are missing
+            status, text = get(f"{url}swarm", body)
+            assert (status, json.loads(text)["success"]) == (200, False), text
+        assert get(f"{url}swarm")[0] == 405
+        assert get(f"{url}soak/data", b"")[0] == 405
+        assert get(f"{url}soak/data?length=x&events=-{'9' * 30}")[0] == 200
+        assert get(f"{url}soak/runs/{'9' * 5000}/run.json")[0] == 404
         assert get(f"{url}soak/faults")[0] == 409  # no engine yet
         for path in ("swarm", "soak/faults"):  # Locust lets pages of other sites in
             assert get(url + path, FORM, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 403
@@ -166,7 +243,12 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
         defaults = {"engine_args": "", "drain": "1s", "outstanding": "60", "requests": "200000", "protocol": "tinker"}
         assert start(url, **defaults)["success"] is True
         assert "A run is under way" in start(url, user_count="3")["message"]
-        for body, words in ((b"nonsense", "list of faults"), (b'[{"kind": "nonsense"}]', "no fault of the kind")):
+        for body, words in (
+            (b"nonsense", "list of faults"),
+            (b"[" * 100_000, "list of faults"),
+            (b'[{"kind": "nonsense"}]', "no fault of the kind"),
+            (b'[{"kind": "http_500", "probability": -1}]', "probability should be a number of at least 0"),
+        ):
             status, text = get(f"{url}soak/faults", body)
             assert (status, words in text) == (400, True), text
         assert get(f"{url}stop", b"")[0] == 200
@@ -175,6 +257,62 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
         counts = document["futures"]
         assert counts["submitted"] == counts["verified"]  # it drained
         assert counts["abandoned"] == 0
+
+
+def test_a_web_port_that_is_taken_is_refused_with_a_sentence(tmp_path: Path, free_port: Ports) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        port = str(taken.getsockname()[1])
+        command = [str(Path(sys.executable).with_name("locust")), "-f", str(ROOT / "locustfiles/soak.py")]
+        command += ["--web-host", "127.0.0.1", "--web-port", port, *small(free_port, 1)]
+        found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert f"Port {port} is taken by another program. Stop that program or choose another port with --web-port." in (
+        found.stderr
+    )
+    assert "Traceback" not in found.stderr
+
+
+def held(url: str) -> int:
+    """Futures that are outstanding, in a run that has delivered none yet."""
+    series = json.loads(get(f"{url}soak/data")[1])["series"]
+    assert not any(series["delivered"])
+    return int(series["outstanding"][-1])
+
+
+def test_a_stop_lets_a_held_engine_go(tmp_path: Path, free_port: Ports) -> None:
+    with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url:
+        assert start(url, hold_engine="true", arrivals="constant:10", outstanding="5000", in_flight="2500")["success"]
+        wait_for(lambda: held(url) > 0)
+        assert get(f"{url}stop", b"")[0] == 200
+        run = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
+        assert run["futures"]["submitted"] == run["futures"]["verified"] > 0
+        assert [event["kind"] for event in run["facts"]["events"]] == ["drain", "engine"]
+
+
+def test_a_drain_says_what_it_waits_for_and_can_be_ended(tmp_path: Path, free_port: Ports) -> None:
+    args = small(free_port, 200_000)
+    with browser() as chromium, web_ui(tmp_path, free_port, *args) as url, ThreadPoolExecutor() as threads:
+        assert start(url, service_time="fixed:900s", drain="30m", outstanding="7")["success"]
+        wait_for(lambda: held(url) == 7)
+        live = chromium.new_page()
+        live.goto(f"{url}soak/live")
+        stopped = threads.submit(get, f"{url}stop", b"")
+        expect(live.locator("#reasons")).to_contain_text("Draining: 7 futures are left, for up to ", timeout=30_000)
+        live.get_by_role("button", name="End the wait").click()
+        assert stopped.result()[0] == 200
+        run = json.loads((tmp_path / "runs" / latest(url)["name"] / "run.json").read_text())
+        assert run["futures"]["abandoned"] == 7
+
+
+def test_of_two_starts_at_once_one_begins_a_run(tmp_path: Path, free_port: Ports) -> None:
+    with web_ui(tmp_path, free_port, *small(free_port, 200_000)) as url, ThreadPoolExecutor() as threads:
+        both = [threads.submit(start, url, run_name=name, drain="1s") for name in ("one", "other")]
+        answers_ = [one.result() for one in both]
+        assert sorted(answer["success"] for answer in answers_) == [False, True]
+        refusal = next(answer["message"] for answer in answers_ if not answer["success"])
+        assert refusal.startswith(("Another run is just being started", "A run is under way"))
+        assert len(list((tmp_path / "runs").iterdir())) == 1
+        assert get(f"{url}stop", b"")[0] == 200
 
 
 LOGIN = """
@@ -255,14 +393,16 @@ def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
         expect(live.locator("#fault-error")).to_contain_text("every should be a number")
         live.locator("#fault-more").fill("every=2 after=0s")
         live.get_by_role("button", name="Switch on").click()
-        expect(live.locator("#event-list")).to_contain_text("http_500 (probability 0.5, every 2")
+        expect(live.locator("#event-list")).to_contain_text("http_500 (50 % of requests, one request in 2")
         live.wait_for_function("() => series.failed.at(-1) > 0")
+        expect(live.locator("#state")).to_contain_text("failed or lost")
         live.get_by_role("button", name="Switch off http_500").click()
         expect(live.locator("#event-list")).to_contain_text("switched off")
         for width in (1280, 400):
             live.set_viewport_size({"width": width, "height": 900})
             live.wait_for_function(FITS, arg=width)
 
+        expect(live.get_by_role("button", name="End the wait")).to_be_hidden()
         page.get_by_role("button", name="Stop").click()
         expect(live.locator("#state")).to_have_text("invalid", timeout=60_000)
         page.get_by_role("tab", name="Download Data").click()
@@ -275,6 +415,6 @@ def test_a_soak_in_a_browser(tmp_path: Path, free_port: Ports) -> None:
         assert [event["kind"] for event in run["facts"]["events"]] == ["fault", "fault", "drain"]
         page.get_by_text("Open the soak's report").click()
         expect(page.get_by_role("heading", name="Events")).to_be_visible()
-        expect(page.get_by_text("http_500 (probability 0.5")).to_be_visible()
+        expect(page.get_by_text("http_500 (50 % of requests")).to_be_visible()
         assert not errors
         assert not elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from locustfiles.measures import (
     merged_histograms,
     total,
 )
+from locustfiles.web.recent import RecentPercentiles
+from reports.percentiles import curve, percentiles
 from reports.schema import FutureCounts, WorkerUse
 
 
@@ -122,3 +125,22 @@ def test_what_was_outstanding_in_the_last_report_of_a_lost_worker_is_abandoned(f
     last = given_up(report(Measures(), 0, futures))
     assert last.outstanding == 0
     assert last.futures == msgspec.structs.replace(futures, abandoned=futures.abandoned + 1)
+
+
+def histograms_alive() -> int:
+    return sum(isinstance(one, HdrHistogram) for one in gc.get_objects())
+
+
+def test_sums_of_histograms_leave_none_to_the_garbage_collector() -> None:
+    encoded = report(Measures(), 0, FutureCounts())
+    gc.collect()
+    gc.disable()
+    try:
+        before = histograms_alive()
+        for sums in merged_histograms([encoded, encoded]).values():
+            percentiles(sums)
+            curve(sums, [50.0])
+        RecentPercentiles((50.0,)).of([encoded.histograms["future"]])
+        assert histograms_alive() == before
+    finally:
+        gc.enable()

@@ -5,7 +5,6 @@
 const ASK_EVERY_MS = 1000;
 const MARKED_EVENTS = 40; // as in the report
 const FAULTS_EVERY = 5; // questions
-const GIGA = 1e9;
 const TICKS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200];
 
 const get = (id) => document.getElementById(id);
@@ -20,49 +19,45 @@ let events = [];
 
 const level = (name, factor = 1) => () => series[name].map((value) => (value === null ? null : value * factor));
 
-/** A counter's growth a second; a gap where it was not measured or was started anew. */
-const growth = (name) => () => {
-  const values = series[name];
-  const times = series.t_s;
-  return values.map((value, at) => {
-    const before = at ? values[at - 1] : null;
-    return value === null || before === null || value < before ? null : (value - before) / (times[at] - times[at - 1]);
-  });
-};
+/** Of what a server says itself, which comes late when it is busy. */
+const said = (name, factor = 1) => () => held(level(name, factor)(), series.t_s);
+
+const rate = (name, times) => () => growth(series[name], series[times], series.t_s);
 
 const CHARTS = [
-  { title: "Delivered a second", lines: [["delivered", "blue", growth("delivered")]] },
+  { title: "Delivered a second", lines: [["delivered", "blue", rate("delivered", "reported_s")]] },
   {
     title: "Outstanding futures",
     lines: [
       ["outstanding", "blue", level("outstanding")],
-      ["in the engine's queue", "orange", level("waiting")],
-      ["in its slots", "green", level("running")],
+      ["in the engine's queue", "orange", said("waiting")],
+      ["in its slots", "green", said("running")],
     ],
   },
   {
-    title: "Memory of the server (GB)",
-    digits: 3,
+    title: "Memory of the server",
+    axis: sizes,
+    value: size,
     lines: [
-      ["RSS", "blue", level("rss_bytes", 1 / GIGA)],
-      ["at rest + predicted retention", "red", level("expected_bytes", 1 / GIGA)],
+      ["RSS", "blue", level("rss_bytes")],
+      ["at rest + predicted retention", "red", level("expected_bytes")],
     ],
   },
   {
     title: "CPU (cores)",
     digits: 2,
     lines: [
-      ["server", "blue", growth("target_cpu_s")],
-      ["engine", "green", growth("engine_cpu_s")],
-      ["load", "orange", growth("load_cpu_s")],
+      ["server", "blue", rate("target_cpu_s", "seen_s")],
+      ["engine", "green", rate("engine_cpu_s", "seen_s")],
+      ["load", "orange", rate("load_cpu_s", "reported_s")],
     ],
   },
   {
     title: "Loop lag (ms)",
     digits: 1,
     lines: [
-      ["server", "blue", level("target_lag_s", 1000)],
-      ["load", "orange", level("load_lag_s", 1000)],
+      ["server, worst of 5 s", "blue", said("target_lag_s", 1000)],
+      ["load, worst of 1 s", "orange", level("load_lag_s", 1000)],
     ],
   },
   {
@@ -83,18 +78,6 @@ const CHARTS = [
   },
   { title: "Open files of the server", lines: [["open files", "blue", level("fds")]] },
 ];
-
-function clock(seconds) {
-  const whole = Math.max(0, Math.round(seconds));
-  const two = (value) => String(value).padStart(2, "0");
-  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
-  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
-}
-
-function number(value, digits = 0) {
-  if (value === null || value === undefined) return "–";
-  return value.toLocaleString("en", { maximumFractionDigits: digits });
-}
 
 // Charts
 
@@ -118,7 +101,7 @@ function drawEvents(chart) {
   ctx.restore();
 }
 
-function makeChart({ title, lines, digits }) {
+function makeChart({ title, lines, digits, axis: axisTexts = numbers, value = (one) => number(one, digits) }) {
   const figure = document.createElement("figure");
   const heading = document.createElement("h3");
   heading.textContent = title;
@@ -134,7 +117,7 @@ function makeChart({ title, lines, digits }) {
       scales: { x: { time: false }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
       axes: [
         { ...axis, incrs: TICKS_S, values: (_, ticks) => ticks.map(clock) },
-        { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => number(tick, 4)) },
+        { ...axis, size: 62, values: (_, ticks, __, ___, step) => axisTexts(ticks, step) },
       ],
       series: [
         { label: "time", value: (_, at) => (at === null ? "–" : clock(at)) },
@@ -144,7 +127,7 @@ function makeChart({ title, lines, digits }) {
           width: 1.5,
           spanGaps: false,
           points: { show: false },
-          value: (_, value) => number(value, digits),
+          value: (_, one) => value(one),
         })),
       ],
       hooks: { draw: [drawEvents] },
@@ -227,10 +210,12 @@ function showRuns(runs) {
   const latest = runs.at(-1);
   get("name").textContent = latest.name;
   document.title = `${latest.state}: ${latest.name}`;
-  get("state").textContent = latest.state;
-  get("state").className = `state ${latest.state}`;
+  const bad = latest.over ? 0 : (series.failed.at(-1) || 0) + (series.lost.at(-1) || 0);
+  get("state").textContent = bad ? `${latest.state}, ${number(bad)} failed or lost` : latest.state;
+  get("state").className = `state ${latest.state}${bad ? " bad" : ""}`;
   get("reasons").textContent = latest.reasons;
   get("reasons").hidden = !latest.reasons;
+  get("abandon").hidden = latest.state !== "draining";
   get("report").hidden = !latest.files.includes("report.html");
   get("runs").hidden = false;
   fill("run-list", [...runs].reverse(), (some) =>
@@ -243,6 +228,9 @@ function showRuns(runs) {
   );
 }
 
+// A second stop ends what the first one waits for; Locust's own button is out of reach by then.
+get("abandon").addEventListener("click", () => fetch("../stop", { method: "POST" }).catch(() => {}));
+
 // Faults
 
 let faults = null; // what the engine last said
@@ -252,14 +240,12 @@ function showFaults() {
   if (!select.options.length) select.append(...Object.keys(faults.kinds).map((kind) => element("option", kind)));
   get("fault-effect").textContent = faults.kinds[select.value].replaceAll("`", "");
   get("faults-on").replaceChildren(
-    ...faults.faults.map((rule, at) => {
-      const { kind, ...parameters } = rule;
-      const words = Object.entries(parameters).map(([name, value]) => `${name} ${value}`);
+    ...faults.faults.map(({ kind }, at) => {
       const item = element("li", "");
       const off = element("button", "Off");
       off.setAttribute("aria-label", `Switch off ${kind}`);
       off.addEventListener("click", () => switchFaults(faults.faults.filter((_, other) => other !== at)));
-      item.append(off, `${[kind, ...words].join(", ")}: injected ${number(faults.injected[kind] || 0)} times`);
+      item.append(off, `${faults.words[at]}: injected ${number(faults.injected[kind] || 0)} times`);
       return item;
     }),
   );

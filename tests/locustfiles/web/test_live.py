@@ -31,7 +31,7 @@ def tick(second: int, rate: int = 10, **resource: float) -> Tick:
     cells |= {"delivered": rate * second, "delivered_bytes": 100 * rate * second, "outstanding": 50, "lost": 1}
     row = TimelineRow(**cells | {"monotonic_s": 1000 + second})
     seen = ResourceRow(monotonic_s=1000.0 + second, unix_s=0.0, **resource)  # type: ignore[arg-type]
-    return Tick(None, row, seen, [])
+    return Tick(None, row, row.monotonic_s - 0.2, seen, [])
 
 
 def figures(live: LiveRun) -> dict[str, tuple[str, str]]:
@@ -55,6 +55,11 @@ def test_the_figures_of_this_second() -> None:
     # Of 20 s and one sweep of 1 s: 210 results of 100 bytes, on top of the 1 MB at rest.
     assert shown["retention predicted"] == ("21 kB", "with 1 MB at rest: 1 MB")
     assert live.history.columns()["expected_bytes"][-1] == 1_021_000
+    assert {name: live.history.columns()[name][-1] for name in ("t_s", "reported_s", "seen_s")} == {
+        "t_s": 40.0,
+        "reported_s": 39.8,
+        "seen_s": 40.0,
+    }
 
 
 @pytest.mark.parametrize(
