@@ -27,6 +27,7 @@ def page() -> Iterator[Page]:
     ("values", "times", "rates"),
     [
         ([0, 5, 9], [0, 1, 2], [None, 5, 4]),
+        ([0, 6, 12], [0, 0.5, 2], [None, 12, 4]),  # of moments before those at which they came
         ([0, 5, 5, 15], [0, 1, 1, 3], [None, 5, 5, 5]),  # the third came late
         ([0, 5, 5, 5, 5, 5, 15], [0, 1, 1, 1, 1, 1, 6], [None, 5, 5, 5, 5, None, 2]),  # for too long to go on as it was
         ([9, 0, 3], [0, 1, 2], [None, None, 3]),  # started anew
