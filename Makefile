@@ -132,11 +132,13 @@ bench-fanout: $(VENV)/runtime
 		&& $(BIN)/python -m reports.rounds $(FANOUT_RUN)/$$transport/raw.jsonl || exit; \
 	done
 
-# What the ways of splitting make of a served request's time, in an hour; QUICK=1 takes some four minutes.
+# What the ways of splitting make of a served request's time, in an hour; QUICK=1 takes some four minutes. Ctrl-C ends it
+# with a page of the rounds that are whole. It then goes on where it was; remove the folder for a new one.
 SERVED_ARGS ?= $(if $(QUICK),--rows 32$(comma)128 --intervals 20ms --rounds 6 --steps 40 --waves 1)
+SERVED_RUN := experiments/$(if $(QUICK),quick-)served
 bench-served: $(VENV)/runtime
-	@$(BIN)/python -m mockengine.fanout end-to-end $(SERVED_ARGS) --output $(FANOUT_RUN)-served \
-		&& $(BIN)/python -m reports.fanout $(FANOUT_RUN)-served/raw.jsonl
+	@trap : INT; $(BIN)/python -m mockengine.fanout end-to-end $(SERVED_ARGS) --output $(SERVED_RUN); code=$$?; \
+		$(BIN)/python -m reports.fanout $(SERVED_RUN) && exit $$code
 
 # CPU and memory of the load itself, beside a plain aiohttp client that does the same work; QUICK=1: one round.
 LOAD_BENCH_ARGS ?= $(if $(QUICK),--rounds 1 --futures 2000)

@@ -49,7 +49,7 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 
 def noise_floor(baseline: Sequence[float], again: Sequence[float], seed: int = 0) -> Interval:
     """The 95 % interval of the ratio of an arm to itself, measured as two arms (A/A): what means no difference."""
-    return _interval(_ratios(baseline, again), seed)
+    return median_interval(_ratios(baseline, again), seed)
 
 
 def compare(
@@ -61,7 +61,7 @@ def compare(
     chance cannot make a difference out of none. Without a floor (None) it is 1 alone. Raises ValueError.
     """
     ratios = _ratios(baseline, arm)
-    interval = _interval(ratios, seed)
+    interval = median_interval(ratios, seed)
     nothing = Interval(1.0, 1.0) if floor is None else Interval(min(floor.low, 1.0), max(floor.high, 1.0))
     return Paired(
         rounds=len(ratios),
@@ -86,13 +86,15 @@ def _ratios(baseline: ArrayLike, arm: ArrayLike) -> NDArray[np.float64]:
     return ratios
 
 
-def _interval(ratios: NDArray[np.float64], seed: int) -> Interval:
-    """Percentile bootstrap of the median (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13).
+def median_interval(values: ArrayLike, seed: int = 0) -> Interval:
+    """The 95 % interval of the median of a value for each round: ratios of both arms, or of one arm alone.
 
-    Rounds are drawn again, with both arms of each. The same seed gives the same interval. With fewer than six rounds
-    even the smallest and the largest ratio enclose the true one less often than 95 times in 100 (1 - 0.5 ** (n - 1)).
+    By the percentile bootstrap (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13): rounds are
+    drawn again, and the same seed gives the same interval. With fewer than six rounds even the smallest and the largest
+    value enclose the true one less often than 95 times in 100 (1 - 0.5 ** (n - 1)).
     """
-    drawn = np.random.default_rng(seed).integers(len(ratios), size=(_RESAMPLES, len(ratios)))
+    of_rounds = np.asarray(values, dtype=np.float64)
+    drawn = np.random.default_rng(seed).integers(len(of_rounds), size=(_RESAMPLES, len(of_rounds)))
     tail = (1 - _CONFIDENCE) / 2
-    low, high = np.quantile(np.median(ratios[drawn], axis=1), [tail, 1 - tail])
+    low, high = np.quantile(np.median(of_rounds[drawn], axis=1), [tail, 1 - tail])
     return Interval(float(low), float(high))

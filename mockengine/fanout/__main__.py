@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     output = _output(options)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
     try:
         {"bench": _bench, "open-loop": _open_loop, "end-to-end": _end_to_end}[options.command](options, output)
     except (bench.BenchError, FileExistsError) as error:
@@ -32,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"python -m mockengine.fanout: error: {sentence}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"python -m mockengine.fanout: stopped; {output} holds what was measured so far", file=sys.stderr)
+        goes_on = "; the same command goes on from there" if options.command == "end-to-end" and options.output else ""
+        print(
+            f"python -m mockengine.fanout: stopped; {output} holds what was measured so far{goes_on}", file=sys.stderr
+        )
         return 130
     print(f"raw trials: {output / 'raw.jsonl'}")
     return 0
@@ -50,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     opened.add_argument("--duration", type=_seconds, default=3.0, help="of each measurement (default 3s)")
     opened.add_argument("--workers", type=_count, default=2, help="HTTP workers (default 2)")
     served = commands.add_parser("end-to-end", help="a served request's time", description=end_to_end.__doc__)
-    _add_common(served, (32, 64, 128, 256))
+    _add_common(served, (32, 64, 128, 256), "that does not exist yet, or of the same sweep, which then goes on")
     served.add_argument(
         "--intervals",
         type=_times,
@@ -64,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser, rows: tuple[int, ...]) -> None:
+def _add_common(
+    parser: argparse.ArgumentParser, rows: tuple[int, ...], folder: str = "that does not exist yet"
+) -> None:
     sizes = ",".join(str(count) for count in rows)
     parser.add_argument("--transport", choices=TRANSPORTS, default="msgpack")
     parser.add_argument("--rounds", type=_count, default=9, help="of all arms in shuffled order (default 9)")
@@ -72,7 +79,7 @@ def _add_common(parser: argparse.ArgumentParser, rows: tuple[int, ...]) -> None:
     parser.add_argument(
         "--detokenizers", type=_count, default=1, help="more than one have a router before them (default 1)"
     )
-    parser.add_argument("--output", type=Path, help="a folder that does not exist yet (default runs/<time>-fanout-...)")
+    parser.add_argument("--output", type=Path, help=f"a folder {folder} (default runs/<time>-fanout-...)")
 
 
 def _output(options: argparse.Namespace) -> Path:

@@ -8,22 +8,24 @@ that splits batches has time to spare (``busy`` below 1), and as time between to
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
 
-from mockengine.fanout.bench import ARMS, ORDER_SEED, BenchError
+from mockengine.fanout.bench import ARMS, BenchError
 from mockengine.fanout.journeys import EndToEndTrial, Wave, trial
 from mockengine.fanout.serving import StageTimes
+from mockengine.fanout.sweep import Plan, SweepFolder
 from mockengine.fanout.transport import TransportName
 from mockengine.testing import EngineError, running
+
+# Some twenty times as long as a trial of the longest cell takes; one that needs more has come to a stop.
+_PATIENCE_S = 300.0
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,23 +44,44 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(cells: Sequence[Cell], rounds: int, output: Path) -> None:
-    """Measure all arms in each cell, in shuffled order within rounds; writes raw.jsonl into a new folder.
+    """Measure all arms in each cell, in shuffled order within rounds; a folder of the same sweep is gone on with.
 
-    Raises BenchError when an answer is wrong or an engine fails, FileExistsError for a folder that exists.
+    Raises BenchError for another folder, or at the end, when trials failed.
     """
-    output.mkdir(parents=True)
-    order = random.Random(ORDER_SEED)
-    with (output / "raw.jsonl").open("wb") as raw:
-        for number, cell in enumerate(cells, 1):
-            print(f"{cell.transport}: {cell} ({number} of {len(cells)})", file=sys.stderr, flush=True)
-            for round_number in range(rounds):
-                names = list(ARMS)
-                order.shuffle(names)
-                for name in names:
-                    line: dict[str, Any] = {"cell": str(cell), "arm": name, "round": round_number}
-                    line |= {"rows": cell.rows, "interval_ms": 1e3 * cell.interval_s}
-                    raw.write(msgspec.json.encode(line | msgspec.to_builtins(measure(cell, ARMS[name]))) + b"\n")
-                    raw.flush()
+    named = {str(cell): cell for cell in cells}
+    plan = Plan(cells={name: msgspec.to_builtins(cell) for name, cell in named.items()}, arms=list(ARMS), rounds=rounds)
+    folder = SweepFolder(output, plan)
+    total = rounds * len(plan.cells) * len(plan.arms)
+    missing = folder.missing()
+    failed = 0
+    for number, place in enumerate(missing):
+        left_s = folder.left_s(missing[number:])
+        left = "" if left_s is None else f"; {_rounded(left_s)} left"
+        print(
+            f"trial {total - len(missing) + number + 1} of {total}: round {place.round + 1} of {rounds}, {place.cell}, "
+            f"{place.arm}{left}",
+            file=sys.stderr,
+            flush=True,
+        )
+        started_s = time.monotonic()
+        try:
+            measured = measure(named[place.cell], ARMS[place.arm])
+        except Exception as error:  # whatever it is, the trials after it may go well
+            reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
+            print(f"failed: {reason}", file=sys.stderr, flush=True)
+            folder.add_failed(place, reason)
+            failed += 1
+        else:
+            folder.add(place, time.monotonic() - started_s, msgspec.to_builtins(measured))
+    if failed:
+        raise BenchError(
+            f"{failed} of {len(missing)} trials failed, as {output / 'failed.jsonl'} says; the same command measures "
+            "them again."
+        )
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def measure(cell: Cell, splitter: str) -> EndToEndTrial:
@@ -79,11 +102,13 @@ def measure(cell: Cell, splitter: str) -> EndToEndTrial:
         }
         try:
             with running(**options) as engine:
-                waves = asyncio.run(_waves(engine.url, cell))
+                waves = asyncio.run(asyncio.wait_for(_waves(engine.url, cell), _PATIENCE_S))
                 said = engine.stop()
             return trial(msgspec.json.decode(stage_times.read_bytes(), type=StageTimes), waves, cell.interval_s)
         except (EngineError, aiohttp.ClientError) as error:
             raise BenchError(f"The engine with {splitter} failed: {error}") from error
+        except TimeoutError as error:
+            raise BenchError(f"The engine with {splitter} has not answered for {_PATIENCE_S:.0f} s.") from error
         except FileNotFoundError as error:
             raise BenchError(f"The engine with {splitter} left no times; it said: {said}") from error
 

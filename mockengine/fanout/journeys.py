@@ -32,8 +32,9 @@ class EndToEndTrial(msgspec.Struct, frozen=True, kw_only=True):
     earliest and its latest request is ready; medians over waves. itl: between the rows of a request, when they are
     ready; itl_excess: how much longer on average than between the scheduler's sending of them. stage: medians of the
     time that rows spend between two points and within processes. busy: the CPU time of the process that splits whole
-    batches as a share of the time between them. cpu: of each process, as a share of the time from the first batch to
-    the last row. backlog: the most messages that waited for a process at any time.
+    batches as a share of the time between them. steps: of decoding, each a batch of the scheduler, in all waves.
+    decodes: how often each process decoded an opaque field of a batch, in all waves. cpu: of each process, as a share
+    of the time from the first batch to the last row. backlog: the most messages that waited for a process at any time.
     """
 
     e2e_ms: float
@@ -47,6 +48,8 @@ class EndToEndTrial(msgspec.Struct, frozen=True, kw_only=True):
     rows_per_s: float
     rows_of_a_batch: float
     busy: float
+    steps: int
+    decodes: dict[str, int]
     stage_ms: dict[str, float]
     cpu: dict[str, float]
     backlog: dict[str, int]
@@ -97,6 +100,8 @@ def trial(times: StageTimes, waves: Sequence[Wave], interval_s: float) -> EndToE
         rows_per_s=rows / window_s,
         rows_of_a_batch=rows / len(scheduler.passed),
         busy=splitting.cpu_s / (len(scheduler.passed) * interval_s),
+        steps=len(scheduler.passed),
+        decodes={one.name: one.decodes for one in times.stages[1:]},
         stage_ms=_stages_ms(times.stages, counted, sent, ready),
         cpu={one.name: one.cpu_s / window_s for one in times.stages},
         backlog=backlogs(

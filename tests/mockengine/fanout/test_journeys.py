@@ -21,7 +21,7 @@ BATCHES = {10.0: ["a", "b"], 11.0: ["a", "b"], 20.0: ["c", "d"], 21.0: ["c", "d"
 
 
 def account(name: str, cpu_s: float, passed: list[Passed]) -> Account:
-    nothing: dict[str, Any] = {"received": 0, "sent": 0, "decodes": 0, "unknown": 0, "decoded": 0, "delivered": {}}
+    nothing: dict[str, Any] = {"received": 0, "sent": 0, "decodes": 12, "unknown": 0, "decoded": 0, "delivered": {}}
     code: dict[str, Any] = {"transport": "msgpack", "splitter": "", "splitter_sha256": "", "shared_sha256": ""}
     return Account(name=name, cpu_s=cpu_s, wall_s=100.0, passed=passed, **nothing, **code)
 
@@ -55,6 +55,8 @@ def test_times_of_the_second_wave() -> None:
     assert found.itl_p50_ms == found.itl_p99_ms == pytest.approx(1000)
     assert found.itl_excess_ms == pytest.approx(0, abs=1e-6)
     assert found.rows_of_a_batch == 2
+    assert found.steps == 4
+    assert found.decodes == {"detokenizer 0": 12}
     assert found.busy == pytest.approx(2.0 / 4)  # CPU time, and four batches of a second
     assert found.stage_ms == pytest.approx({"to detokenizer": 10, "in detokenizer": 30, "to HTTP worker": 5})
     assert found.cpu == pytest.approx({"scheduler": 0.1 / 11.055, "detokenizer 0": 2 / 11.055})
@@ -110,3 +112,5 @@ def test_a_small_sweep(tmp_path: Path) -> None:
         assert one["itl_p50_ms"] <= one["itl_p99_ms"]
         assert set(one["cpu"]) == {"scheduler", "router", "detokenizer 0", "detokenizer 1"}
         assert "to router" in one["stage_ms"]
+        assert one["steps"] >= 2 * 6
+        assert set(one["decodes"]) == {"router", "detokenizer 0", "detokenizer 1"}
