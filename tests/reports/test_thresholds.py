@@ -172,7 +172,8 @@ def test_every_quantity_is_found_in_a_run_and_said_with_its_unit(run: RunDocumen
     slope = Slope(estimate=2e3, low=1e3, high=3e3)
     scheduled = msgspec.structs.replace(
         run,
-        latency_s=run.latency_s | dict.fromkeys(("lateness", "work", "unfetched", "delivery"), run.latency_s["submit"]),
+        latency_s=run.latency_s
+        | dict.fromkeys(("lateness", "work", "unfetched", "delivery", "future_sdk"), run.latency_s["submit"]),
         memory=MemoryVerdict(conclusion="leak", why="It grew.", per_result_bytes=slope),
     )
     for name, quantity in QUANTITIES.items():
