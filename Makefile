@@ -63,11 +63,8 @@ soak-faults: $(VENV)/dev
 soak-frozen: $(VENV)/dev
 	$(BIN)/python -m pytest -m soak tests/integration/test_open_arrivals.py
 
-# Much of a test is waiting for processes: three at a time keep two cores busy.
-TEST_PROCESSES ?= 3
-
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
+	$(BIN)/python -m pytest
 
 # The two result paths of the server in nine paired rounds, some 20 minutes, and how long it should hold a poll, in an hour;
 # QUICK=1: three rounds of 96 results each, and three of polls with all times a twentieth, either in five minutes.
