@@ -219,8 +219,8 @@ def test_what_cannot_be_done_is_a_sentence_in_the_form(tmp_path: Path, free_port
             ({"run_time": "long"}, "Run time should look like"),
             ({"run_time": "0s"}, "Run time should look like"),
             ({"engine_args": "'"}, "--engine-args should be words as a shell takes them"),
-            ({"engine_args": "--nonsense"}, "The mock engine did not start"),
-            ({"engine_args": "--nonsense"}, "The mock engine did not start"),  # within the same second
+            ({"engine_args": "--nonsense"}, "The mock engine refuses its options"),
+            ({"engine_args": "--nonsense"}, "The mock engine refuses its options"),  # within the same second
             ({"host": "http://127.0.0.1:1"}, "No server can be reached at http://127.0.0.1:1"),
             ({"host": "nonsense"}, "--host should look like http://HOST:PORT, found 'nonsense'."),
             ({"host": "http://["}, "--host should look like http://HOST:PORT, found 'http://['."),
