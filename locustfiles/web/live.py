@@ -147,9 +147,14 @@ class LiveRun:
             ),
             Figure("server CPU", _cores(_growth_per_s(self._resources, "target_cpu_s")), f"over {CALM_S:.0f} s"),
             Figure("open files", formats.count(seen.target_fds), "of the server"),
-            Figure("loop lag", formats.seconds(seen.target_loop_lag_max_s), "the server's worst of the last 5 s"),
+            Figure("loop lag", formats.seconds(self._lag_s()), "the server's worst of the last 5 s"),
             Figure("engine occupancy", *self._occupancy(seen)),
         ]
+
+    def _lag_s(self) -> float | None:
+        """The last that the server said: a busy one may be late with its metrics."""
+        said = (row.target_loop_lag_max_s for row in reversed(self._resources))
+        return next((lag_s for lag_s in said if lag_s is not None), None)
 
     def _time_left(self, row: TimelineRow, rate: float | None) -> Figure:
         """Until the count is reached or the run time is over, whichever comes first."""

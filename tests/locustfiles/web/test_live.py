@@ -89,6 +89,17 @@ def test_a_server_that_was_started_anew_has_no_negative_rate() -> None:
     assert figures(live)["server CPU"][0] == "–"
 
 
+def test_the_lag_that_was_said_last_stays_while_a_server_is_late_with_the_next_and_no_longer() -> None:
+    live = LiveRun(settings())
+    for second in range(3):
+        live.add(tick(second, target_loop_lag_max_s=0.04))
+    live.add(tick(3))
+    assert figures(live)["loop lag"][0] == "40 ms"
+    for second in range(4, 20):
+        live.add(tick(second))
+    assert figures(live)["loop lag"][0] == "–"
+
+
 @pytest.mark.parametrize("ttl", ["10s", "24h"])
 def test_a_day_takes_bounded_memory(ttl: str) -> None:
     live = LiveRun(settings("--retrieved-ttl", ttl))
